@@ -475,12 +475,16 @@ def compare_hardware(
         )
     machines = [_read_machine(text) for text in hardware]
     shared_by: set[int] = set()
+    # One split says how all are wired; where hosts share a batch, each has samples of its own.
+    each_needed: set[int] = set()
     # How large a batch fits is told from two, of one device as well.
     within: set[int] = {2}
     for machine in machines:
         counts, of_host = machine.device_counts(), len(machine.host.devices)
         # Where layers are split within hosts, each host has a share.
         shared_by.update(counts, (count // of_host for count in counts))
+        if machine.levels:
+            each_needed |= shared_by
         within.update(min(count, of_host) for count in counts)
     # One host is what `advisor analyze` takes.
     answered = {c for m in machines if not m.levels for c in m.device_counts()[1:]}
@@ -494,8 +498,9 @@ def compare_hardware(
             raise ModelError(f"{source.path}: {traced.name}: its inputs hold no batch")
         splits: dict[int, SplitTraces | BatchSplitError] = {}
         for done, count in enumerate(sorted(shared_by - {0, 1})):
-            watcher.working("splitting the batch", done, len(shared_by - {0, 1}))
-            splits[count] = _trace_split(loader, batch, count, source.time_limit_s)
+            if count in each_needed or first_traced(splits) is None:
+                watcher.working("splitting the batch", done, len(shared_by - {0, 1}))
+                splits[count] = _trace_split(loader, batch, count, source.time_limit_s)
         larger: dict[int, OpGraph | BatchSplitError] = {}
         for done, times in enumerate(sorted(within - {1})):
             watcher.working("tracing larger batches", done, len(within - {1}))

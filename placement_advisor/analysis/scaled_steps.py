@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster, Device
     from placement_advisor.machine.hierarchy import Ring
     from placement_advisor.simulator.arrays import ScheduleArrays
-    from placement_advisor.simulator.schedule import PeakMemory
 
     Ints: TypeAlias = NDArray[np.int64]
     StepNsIfWrong: TypeAlias = Callable[[float, float], int]
@@ -243,10 +242,6 @@ class StepMemory:
             for number, device in enumerate(self._devices)
         )
 
-    def peak(self, number: int) -> PeakMemory:
-        """Return the peak of one of the devices."""
-        return self._flow(number).peak()
-
     def busiest(self, other: SizedOps) -> BusiestDevice:
         """Return what the device holds that holds most, as far as bounds tell.
 
@@ -274,9 +269,8 @@ class StepMemory:
 
     def _holds_at_most(self, number: int, memory_bytes: int) -> bool:
         return (
-            self._stays_bytes(number) + self._made_bytes(number) <= memory_bytes
-            or self._bound_bytes(number) <= memory_bytes
-            or self.peak(number).size_bytes <= memory_bytes
+            self._bound_bytes(number) <= memory_bytes
+            or self._flow(number).peak().size_bytes <= memory_bytes
         )
 
     def _flow(self, number: int) -> DeviceFlow:
@@ -349,22 +343,12 @@ _WHOLE, _SHARE, _ADDED = range(3)
 
 
 class _OpsWithCosts(NamedTuple):
-    """Ops with the number of each by its name, what each takes on each place, what each holds.
-
-    Ops of the same names in the same order share one ``number_of``.
-    """
+    """Ops with the number of each by its name, what each takes on each place, what each holds."""
 
     ops: Sequence[Op]
     number_of: Mapping[str, int]
     cost_ns: Mapping[str, Ints]
     op_bytes: Mapping[str, OpBytes]
-
-
-class _AddedOps(NamedTuple):
-    """What puts ops into a split step that are of no trace; families that do the same share it."""
-
-    family: str
-    on_hosts: bool
 
 
 class FoldedSteps:
@@ -377,8 +361,6 @@ class FoldedSteps:
         self._of_hosts: dict[bool, DataParallelSteps] = {}
         self._structures: dict[tuple[str, bool, int, int | None], _FoldedGraph | NotApplicable] = {}
         self._priced: dict[int, tuple[OpGraph, _OpsWithCosts]] = {}
-        self._numbers: dict[tuple[str, ...], Mapping[str, int]] = {}
-        self._added: dict[tuple[_AddedOps, int], tuple[SplitTraces, _OpsWithCosts]] = {}
 
     def simulated(
         self, family: str, traces: SplitTraces, cluster: Cluster, rings: Sequence[Ring]
@@ -397,9 +379,7 @@ class FoldedSteps:
             self._structures[key] = (
                 answer
                 if isinstance(answer, NotApplicable)
-                else _FoldedGraph(
-                    answer, self._host, steps, _AddedOps(steps.merges_as(family), on_hosts)
-                )
+                else _FoldedGraph(answer, self._host, steps, family, on_hosts)
             )
         structure = self._structures[key]
         if isinstance(structure, NotApplicable):
@@ -419,8 +399,7 @@ class FoldedSteps:
         if key not in self._structures:
             host = {name: name for name in cluster.place_names()}
             answer = steps.laid_out(within, [host], collectives.ALL_DEVICES)
-            adds = _AddedOps(ONE_BY_ONE, on_hosts)
-            self._structures[key] = _FoldedGraph(answer, self._host, steps, adds)
+            self._structures[key] = _FoldedGraph(answer, self._host, steps, ONE_BY_ONE, on_hosts)
         structure = self._structures[key]
         assert not isinstance(structure, NotApplicable)
         return self._step(structure, traces, cluster, rings)
@@ -435,49 +414,42 @@ class FoldedSteps:
         return structure.step(pools, traces, cluster, rings)._replace(sized=sized)
 
     def _pools(self, structure: _FoldedGraph, traces: SplitTraces) -> Sequence[_OpsWithCosts]:
+        added = OpGraph(structure.added(traces).values(), [])
         share = traces.replicas[0]
-        return (
-            self._of_trace(traces.whole),
-            self._of_trace(share),
-            self._added_to(structure, traces),
-        )
-
-    def _added_to(self, structure: _FoldedGraph, traces: SplitTraces) -> _OpsWithCosts:
-        key = structure.adds, id(traces)
-        if key not in self._added:
-            ops = structure.added(traces).values()
-            self._added[key] = traces, self._price(OpGraph(ops, []))
-        return self._added[key][1]
+        return self._of_trace(traces.whole), self._of_trace(share), self._price(added)
 
     def _of_trace(self, graph: OpGraph) -> _OpsWithCosts:
-        # Graphs are kept, and traces, so that no other one gets its identity.
+        # Graphs are kept, so that no other one gets its identity.
         if id(graph) not in self._priced:
             self._priced[id(graph)] = graph, self._price(graph)
         return self._priced[id(graph)][1]
 
     def _price(self, graph: OpGraph) -> _OpsWithCosts:
-        names = tuple(op.name for op in graph.ops)
-        if names not in self._numbers:
-            self._numbers[names] = {name: number for number, name in enumerate(names)}
+        number_of = {op.name: number for number, op in enumerate(graph.ops)}
         tables = roofline_by_place(graph, self._host)
         of_table: dict[int, Ints] = {}
         for table in tables.values():
             if id(table) not in of_table:
-                costs = map(table.costs.get, names)
+                costs = map(table.costs.get, number_of)
                 costs_ns = [UNKNOWN if cost is None else cost.time_ns for cost in costs]
                 of_table[id(table)] = np.array(costs_ns, np.int64)
         cost_ns = {place: of_table[id(table)] for place, table in tables.items()}
-        return _OpsWithCosts(graph.ops, self._numbers[names], cost_ns, bytes_of_ops(graph))
+        return _OpsWithCosts(graph.ops, number_of, cost_ns, bytes_of_ops(graph))
 
 
 class _FoldedGraph:
     """A family's folded step on the first devices of a host, without sizes and costs."""
 
     def __init__(
-        self, proposed: DataParallel, host: Cluster, steps: DataParallelSteps, adds: _AddedOps
+        self,
+        proposed: DataParallel,
+        host: Cluster,
+        steps: DataParallelSteps,
+        family: str,
+        on_hosts: bool,
     ) -> None:
         self._split, placement = proposed
-        self._steps, self.adds = steps, adds
+        self._steps, self._family, self._on_hosts = steps, family, on_hosts
         self._constants = Constants(self._split.graph)
         self._host = host
         self._places = frozenset(placement.device_of.values())
@@ -493,11 +465,10 @@ class _FoldedGraph:
             else (_WHOLE if source[op.name][0] is None else _SHARE, source[op.name][1])
             for op in self._simulator.ops
         ]
-        self._numbers: dict[tuple[int, ...], Ints] = {}
 
     def added(self, traces: SplitTraces) -> Mapping[str, Op]:
         """Return the ops that are of no trace."""
-        return self._steps.added(self.adds.family, traces, on_hosts=self.adds.on_hosts)
+        return self._steps.added(self._family, traces, on_hosts=self._on_hosts)
 
     def step(
         self,
@@ -528,13 +499,9 @@ class _FoldedGraph:
 
     def _number(self, pools: Sequence[_OpsWithCosts]) -> Ints:
         """Return the number that each op has where those of all pools stand one after the other."""
-        alike = tuple(id(pool.number_of) for pool in pools)
-        if alike not in self._numbers:
-            first = np.cumsum([0, *(len(pool.ops) for pool in pools)]).tolist()
-            self._numbers[alike] = np.array(
-                [first[pool] + pools[pool].number_of[name] for pool, name in self._origin], np.int64
-            )
-        return self._numbers[alike]
+        first = np.cumsum([0, *(len(pool.ops) for pool in pools)]).tolist()
+        numbers = [first[pool] + pools[pool].number_of[name] for pool, name in self._origin]
+        return np.array(numbers, np.int64)
 
     def _cost_ns(
         self,
@@ -544,13 +511,10 @@ class _FoldedGraph:
         rings: Sequence[Ring],
     ) -> dict[str, Ints]:
         number = self._number(pools)
-        rows: dict[int, Ints] = {}
-        found = {}
-        for place in self._host.place_names():
-            costs_ns = [pool.cost_ns[place] for pool in pools]
-            if id(costs_ns[0]) not in rows:
-                rows[id(costs_ns[0])] = np.concatenate(costs_ns)[number]
-            found[place] = rows[id(costs_ns[0])]
+        found: dict[str, Ints] = {
+            place: np.concatenate([pool.cost_ns[place] for pool in pools])[number]
+            for place in self._host.place_names()
+        }
         # The last replica stands for those of all further devices.
         places = self._places if like_last == 1 else cluster.device_names()
         last, slowest = slowest_of_used(places, cluster, rings)

@@ -215,8 +215,8 @@ def roofline_by_place(graph: OpGraph, cluster: Cluster) -> dict[str, CostTable]:
         ValueError: one of them has no peak or no memory bandwidth.
     """
     roofs = roofs_by_place(cluster)
-    tables = {id(roof): _costs(graph, roof) for roof in roofs.values()}
-    return {name: tables[id(roof)] for name, roof in roofs.items()}
+    tables = {roof: _costs(graph, roof) for roof in set(roofs.values())}
+    return {name: tables[roof] for name, roof in roofs.items()}
 
 
 def roofs_by_place(cluster: Cluster) -> dict[str, Roof]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device, Link
+    from placement_advisor.simulator.event_loop import Wires
 
     Ints = NDArray[np.int64]
     from placement_advisor.machine.devices import Dispatch
@@ -124,8 +126,8 @@ class PlaceArrays:
         self.index = {place.name: i for i, place in enumerate(self.places)}
         kinds = {device.kind for device in cluster.devices if device.host is not None}
         bound = {kind: arrays.graph.host_bound(kind) for kind in kinds}
-        # By place: where each op runs that is placed there.
-        self._runs_at = np.array([self._with_host(place, bound) for place in self.places])
+        # By place, all ops of one after those of another: where each op runs that is placed there.
+        self._runs_at = np.concatenate([self._with_host(place, bound) for place in self.places])
         columns: dict[int, Ints] = {}
         for place in self.places:
             table = costs[place.name]
@@ -137,6 +139,9 @@ class PlaceArrays:
         self._cost_ns = np.array(rows, np.int64).reshape(len(self.places), len(self._ops))
         self._bytes = np.array([op.bytes_accessed or 0 for op in self._ops], np.float64)
         self._sharing = cluster.sharing
+        # Of hosts, the place of collectives alone is a GPU.
+        hosts = enumerate(self.places, start=-len(cluster.devices))
+        self.is_joint = np.array([i >= 0 and place.kind == "GPU" for i, place in hosts], bool)
         self._needs_cost = np.array([op.role not in COST_FREE_ROLES for op in self._ops], bool)
         self._lacks_cost = (self._cost_ns == UNKNOWN) & self._needs_cost
         self._may_lack_cost = self._lacks_cost.any()
@@ -209,12 +214,16 @@ class PlaceArrays:
 
     def of(self, device: Ints) -> Ints:
         """Return where each op runs that is placed on the device of that number."""
-        place: Ints = self._runs_at[device, self._number]
+        place: Ints = self._runs_at.take(self._at(device))
         return place
+
+    def _at(self, place: Ints) -> Ints:
+        """Return where the figures of each op at its place are in a table with a row a place."""
+        return place * len(self._ops) + self._number
 
     def launch_ns(self, place: Ints) -> Ints:
         """Return the launch overhead that each op pays at its place; 0 for what has no cost."""
-        return self._launch_ns[place, self._number]
+        return self._launch_ns.take(self._at(place))
 
     def durations_ns(self, place: Ints, *, is_split: bool) -> tuple[Ints, Ints]:
         """Return what each op takes at its place, alone and beside an op of another device.
@@ -226,11 +235,12 @@ class PlaceArrays:
             ValueError: an op has no cost there; only variables and inputs may lack one.
         """
         if self._may_lack_cost:
-            for i in np.flatnonzero(self._lacks_cost[place, self._number]):
+            for i in np.flatnonzero(self._lacks_cost.take(self._at(place))):
                 op = self._ops[self._number[i]]
                 raise ValueError(f"op {op.name!r} ({op.kind}) has no cost")
-        at = place, self._number
-        return (self._split_ns if is_split else self._duration_ns)[at], self._beside_ns[at]
+        at = self._at(place)
+        alone_ns = self._split_ns if is_split else self._duration_ns
+        return alone_ns.take(at), self._beside_ns.take(at)
 
     def most_ns(self) -> list[int]:
         """Return what each op takes at most on the slowest device, launch overhead included."""
@@ -285,6 +295,14 @@ class LinkArrays:
         self.wire_ns = table(lambda link, size: link.wire_ns(size))
         self.send_ns = table(lambda link, size: link.sender.time_ns(size))
         self.receive_ns = table(lambda link, size: link.receiver.time_ns(size))
+
+    @cached_property
+    def wires(self) -> Wires:
+        """What the event loop takes of them."""
+        # Compiled code takes a second to load; who does not simulate does not wait for it.
+        from placement_advisor.simulator.event_loop import Wires
+
+        return Wires(*(getattr(self, name) for name in Wires._fields))
 
     def most_ns(self) -> list[int]:
         """Return what a tensor of each size takes over the slowest link, with work at both ends."""

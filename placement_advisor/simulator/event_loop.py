@@ -132,6 +132,8 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
     for device in range(devices):
         queue_head[device + 1] += queue_head[device]
     queue_tail = queue_head.copy()
+    # No copies go where no op is.
+    in_use = np.flatnonzero(queue_head[1:] > queue_head[:-1])
     for op in range(ops):
         if not missing[op]:
             queue[queue_tail[device_of[op]]] = op
@@ -176,14 +178,14 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
         now = _NEVER
         device = -1
         is_drain = False
-        for i in range(devices):
-            if until_ns[i] < now:
-                now = until_ns[i]
-                device = i
+        for used in in_use:
+            if until_ns[used] < now:
+                now = until_ns[used]
+                device = int(used)
                 is_drain = False
-            if has_ahead and drain_ns[i] < now:
-                now = drain_ns[i]
-                device = i
+            if has_ahead and drain_ns[used] < now:
+                now = drain_ns[used]
+                device = int(used)
                 is_drain = True
         delivered = -1
         outgoing_count = 0

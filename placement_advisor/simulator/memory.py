@@ -326,16 +326,42 @@ def peak_memory(
     runs: Sequence[schedules.OpRun],
     transfers: Sequence[schedules.Transfer],
     devices: Iterable[str],
-) -> dict[str, schedules.PeakMemory]:
+) -> schedules.Peaks:
     """Return the peak of each of the devices; ops and copies may be on others too, as on hosts.
 
     Tensors of unknown size count nothing.
     """
-    devices = list(devices)
+    devices = tuple(devices)
     names = dict.fromkeys([*devices, *(run.device for run in runs)])
-    device_index = {name: i for i, name in enumerate(names)}
-    peaks = peaks_of(flow_of(graph, runs, transfers, device_index))
-    return {device: peaks[device_index[device]] for device in devices}
+
+    def replay() -> dict[str, schedules.PeakMemory]:
+        device_index = {name: i for i, name in enumerate(names)}
+        peaks = peaks_of(flow_of(graph, runs, transfers, device_index))
+        return {device: peaks[device_index[device]] for device in devices}
+
+    at_most = _at_most(graph, runs, transfers, names)
+    return schedules.Peaks({device: at_most[device] for device in devices}, replay)
+
+
+def _at_most(
+    graph: OpGraph,
+    runs: Iterable[schedules.OpRun],
+    transfers: Iterable[schedules.Transfer],
+    devices: Iterable[str],
+) -> dict[str, int]:
+    """Return what each device holds if it has all constants and nothing is freed or reused."""
+    held = dict.fromkeys(devices, 0)
+    runs_on = {run.op: (run.device,) for run in runs}
+    for op in graph.ops:
+        size_bytes = sum(filter(None, op.output_bytes), op.parameter_bytes)
+        if op.role is Role.VARIABLE:
+            # Who reads it may copy it, who writes it may give it another buffer.
+            size_bytes += op.parameter_bytes * len(graph.outputs_of(op.name))
+        for device in runs_on.get(op.name, held):
+            held[device] += size_bytes
+    for transfer in transfers:
+        held[transfer.target] += transfer.size_bytes or 0
+    return held
 
 
 def peaks_of(flow: StepFlow) -> list[schedules.PeakMemory]:

@@ -12,9 +12,12 @@ Intervals are (start, end) in ns.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from placement_advisor.files.contract import Ns, Text
@@ -22,7 +25,7 @@ from placement_advisor.graph.op import CONTROL_PORT, Total
 from placement_advisor.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster, Device
@@ -278,12 +281,35 @@ class Shortage:
         )
 
 
+class Peaks(Mapping[str, PeakMemory]):
+    """The peaks of devices by name, which are replayed when somebody asks for one.
+
+    ``at_most`` says with less work what each device cannot exceed.
+    """
+
+    def __init__(
+        self, at_most: Mapping[str, int], replay: Callable[[], Mapping[str, PeakMemory]]
+    ) -> None:
+        self.at_most, self._replayed = at_most, cache(replay)
+
+    def __getitem__(self, name: str) -> PeakMemory:
+        return self._replayed()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.at_most)
+
+    def __len__(self) -> int:
+        return len(self.at_most)
+
+
 def shortages(peaks: Mapping[str, PeakMemory], devices: Iterable[Device]) -> tuple[Shortage, ...]:
     """Return the devices on which the peak exceeds the memory; where that is unknown, it fits."""
+    at_most = peaks.at_most if isinstance(peaks, Peaks) else {}
     return tuple(
         Shortage(device=device, peak=peak, missing_bytes=peak.size_bytes - device.memory_bytes)
         for device in devices
         if device.memory_bytes is not None
+        and at_most.get(device.name, math.inf) > device.memory_bytes
         and (peak := peaks[device.name]).size_bytes > device.memory_bytes
     )
 

@@ -102,8 +102,9 @@ class Sensitivity:
             PlacementError: it does not fit the graph and the cluster.
         """
         simulators = self._simulators if other is None else self._on_all(other)
+        place = simulators[0].places_of(placement)
         ratios = [
-            simulator.step_ns(placement) / baseline_ns
+            simulator.placed_step_ns(place) / baseline_ns
             for simulator, baseline_ns in zip(simulators, self._baseline_ns, strict=True)
         ]
         return predicted_ratio(ratios, self._doubt)

@@ -306,13 +306,15 @@ class Simulator:
             self._arrays, self._places, self._links, self._ends, self._cluster.dispatch
         )
 
-    def _step(self, place: Ints, *, is_split: bool) -> Step:
+    def _run(self, place: Ints) -> tuple[Step, Result]:
         # Compiled code takes a second to load; who does not simulate does not wait for it.
         from placement_advisor.simulator import event_loop
 
-        arrays = self._arrays
+        in_use = np.bincount(place)[: len(self._cluster.devices)] > 0
+        is_split = bool(np.count_nonzero(in_use) > 1)
+        arrays, dispatch = self._arrays, self._cluster.dispatch
         duration_ns, beside_ns = self._places.durations_ns(place, is_split=is_split)
-        return event_loop.Step(
+        step = event_loop.Step(
             tensor_start=arrays.tensor_start,
             reader_start=arrays.reader_start,
             reader=arrays.reader,
@@ -324,39 +326,14 @@ class Simulator:
             launch_ns=self._places.launch_ns(place),
             is_ahead=self._places.is_ahead,
         )
-
-    def _run(self, place: Ints) -> tuple[Step, Result]:
-        from placement_advisor.simulator import event_loop
-
-        devices = len(self._cluster.devices)
-        in_use = np.bincount(place, minlength=devices)[:devices] > 0
-        step = self._step(place, is_split=int(in_use.sum()) > 1)
-        links = self._links
+        # The first device starts all further ones in use.
+        begin_ns = self._ends.start_ns.copy()
+        begin_ns[0] = dispatch.partition_overhead_ns * np.count_nonzero(in_use[1:])
         result: Result = event_loop.run(
-            step,
-            event_loop.Wires(
-                kind=links.kind,
-                channel=links.channel,
-                latency_ns=links.latency_ns,
-                request_ns=links.request_ns,
-                wake_ns=links.wake_ns,
-                bytes_ns=links.bytes_ns,
-                wire_ns=links.wire_ns,
-                send_ns=links.send_ns,
-                receive_ns=links.receive_ns,
-            ),
-            self._begin_ns(int(in_use[1:].sum())),
-            self._cluster.dispatch.quantum_ns,
-            self._cluster.dispatch.asleep_ns,
+            step, self._links.wires, begin_ns, dispatch.quantum_ns, dispatch.asleep_ns
         )
         self._check_links(result)
         return step, result
-
-    def _begin_ns(self, further: int) -> Ints:
-        """Return when each device begins: the first one starts all ``further`` ones in use."""
-        begin_ns = self._ends.start_ns.copy()
-        begin_ns[0] = self._cluster.dispatch.partition_overhead_ns * further
-        return begin_ns
 
     def _step_ns(self, step: Step, result: Result) -> int:
         end_ns = np.where(result.last_end_ns < 0, 0, result.last_end_ns + self._ends.end_ns)
@@ -370,12 +347,8 @@ class Simulator:
             return 0
         from placement_advisor.simulator.event_loop import beside_kernels_ns
 
-        # Of hosts, the place of collectives alone is a GPU.
-        devices = len(self._cluster.devices)
-        is_joint = [i >= devices and p.kind == "GPU" for i, p in enumerate(self._places.places)]
         moves_bytes = self._arrays.size_bytes > 0
-        beside_ns = beside_kernels_ns(step, result, moves_bytes, np.array(is_joint, bool))
-        return round(loss * beside_ns)
+        return round(loss * beside_kernels_ns(step, result, moves_bytes, self._places.is_joint))
 
     def _check_links(self, result: Result) -> None:
         if not self._links.absent.any():

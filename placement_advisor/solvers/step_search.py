@@ -140,8 +140,8 @@ class Grouping:
     """Groups in the order of their first op.
 
     ``group_of`` is the group of each op, ``pairs`` those that exchange tensors. Groups that take
-    time are ``movable`` unless one of their ops is fixed; ``weights`` says how often each of these
-    is worth a move.
+    time are ``movable`` unless one of their ops is fixed; ``worth`` says how often each of
+    these, or one before it, is worth a move.
     """
 
     group_of: Ints
@@ -149,7 +149,7 @@ class Grouping:
     pairs: Ints
     movable: Ints
     is_fixed: NDArray[np.bool_]
-    weights: Floats
+    worth: Floats
 
     def devices(self, device: Ints) -> Ints:
         """Return the device of each group, given that of each op."""
@@ -201,6 +201,7 @@ def group_ops(
     movable = np.flatnonzero(takes_time & ~is_fixed).astype(np.int64)
     # Between moving all alike and moving by time alone.
     weights = np.sqrt([float(weight[g]) for g in movable.tolist()])
+    worth = (weights / weights.sum()).cumsum()
     place = {op.name: i for i, op in enumerate(ops)}
     pairs = {
         (int(group_of[place[e.producer]]), int(group_of[place[e.consumer]]))
@@ -213,7 +214,7 @@ def group_ops(
         pairs=np.array(sorted(p for p in pairs if p[0] != p[1]), np.int64).reshape(-1, 2),
         movable=movable,
         is_fixed=is_fixed,
-        weights=weights / weights.sum() if len(weights) else weights,
+        worth=worth / worth[-1:],
     )
 
 
@@ -233,23 +234,22 @@ class _Costs:
         self._places = simulator.cluster.places()
         limits = [place.memory_bytes for place in self._places]
         self._limit = np.array([np.inf if limit is None else limit for limit in limits])
-        self._resident = np.array([float(op.parameter_bytes) for op in simulator.ops])
-        self._made = np.array(
-            [float(sum(size or 0 for size in op.output_bytes)) for op in simulator.ops]
-        )
-        self._share_held, self.trusted = 1.0, 1.0
+        resident = np.array([float(op.parameter_bytes) for op in simulator.ops])
+        made = np.array([float(sum(size or 0 for size in op.output_bytes)) for op in simulator.ops])
+        share_held, self.trusted = 1.0, 1.0
         if np.isfinite(self._limit).any():
-            self._share_held, self.trusted = self._share_held_alone(), _TRUSTED
+            share_held, self.trusted = self._share_held_alone(float(made.sum())), _TRUSTED
+        self._bytes = resident + share_held * made
 
     def guess(self, device: Ints) -> _Cost:
         """Return the cost, where memory is estimated."""
-        held = self._held(device, self._share_held)
+        held = self._held(device)
         excess = float(np.maximum(held - self._limit, 0).sum())
         return _Cost(excess_bytes=round(excess), step_ns=self.simulator.step_ns_at(device))
 
     def confirm(self, device: Ints, guessed: _Cost) -> _Cost:
         """Return the cost as it is: estimates that come near to the memory are checked."""
-        if (self._held(device, self._share_held) <= self.trusted * self._limit).all():
+        if (self._held(device) <= self.trusted * self._limit).all():
             return guessed
         return _Cost(excess_bytes=self.excess_bytes(device), step_ns=guessed.step_ns)
 
@@ -261,16 +261,14 @@ class _Costs:
         short = shortages(schedule.peak_memory, self._places)
         return sum(each.missing_bytes for each in short)
 
-    def _held(self, device: Ints, share: float) -> Floats:
-        bytes_of = self._resident + share * self._made
-        return np.bincount(device, bytes_of, len(self._limit)).astype(np.float64)
+    def _held(self, device: Ints) -> Floats:
+        return np.bincount(device, self._bytes, len(self._limit)).astype(np.float64)
 
-    def _share_held_alone(self) -> float:
+    def _share_held_alone(self, made: float) -> float:
         """Return how much of all tensors is held at once in a step on the first device."""
         alone = np.zeros(len(self.simulator.ops), np.int64)
         schedule = self.simulator.schedule(_placement(self.simulator, alone, self._names))
         peak = schedule.peak_memory[self._names[0]]
-        made = float(self._made.sum())
         return max(0, peak.size_bytes - peak.resident_bytes) / made if made else 0.0
 
 
@@ -445,7 +443,8 @@ class _Search:
             target = self._random.integers(self._devices)
             change[stretch] = np.where(grouping.is_fixed[stretch], change[stretch], target)
         else:
-            mover = self._random.choice(grouping.movable, p=grouping.weights)
+            at = grouping.worth.searchsorted(self._random.random(), side="right")
+            mover = grouping.movable[at]
             change[mover] = self._another(change[mover])
 
     def _another(self, device: np.int64) -> int:

@@ -6,6 +6,9 @@ other simulator, which has copy engines alone, is a script that prints a line fo
 ops, which begins with that number and ends in ``<rate> M ops/s`` (--reference). Both run in turns,
 the best of each counts. Ours records the whole schedule: when every op was ready, started and
 ended, and every transfer.
+
+With ``--compare MODEL MACHINE``, what the stages of `advisor compare-hardware` take instead: by the
+clock, and of the processor without its children, which import TensorFlow, load and trace.
 """
 
 from __future__ import annotations
@@ -15,11 +18,18 @@ import re
 import subprocess
 import sys
 import time
+import timeit
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
+from placement_advisor.analysis.compare_hardware import compare_hardware
+from placement_advisor.report.plans import render_hardware_comparison
 from placement_advisor.simulator import event_loop
+from placement_advisor.tf.load.model_source import ModelSource
 
 _COUNTS = (1_000, 20_000, 200_000)
 _DEVICES = 4
@@ -36,12 +46,13 @@ def main() -> None:
     """Print a row for each number of ops."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--reference", type=Path, help="a script that prints its own rates")
+    parser.add_argument("--compare", nargs=2, metavar=("MODEL", "MACHINE"))
     options = parser.parse_args()
+    if options.compare:
+        _compare(*options.compare)
+        return
     steps = {count: _step(count) for count in _COUNTS}
-    by_engines = dict.fromkeys(_COUNTS, 0.0)
-    by_cores = dict.fromkeys(_COUNTS, 0.0)
-    ahead = dict.fromkeys(_COUNTS, 0.0)
-    theirs = dict.fromkeys(_COUNTS, 0.0)
+    by_engines, by_cores, ahead, theirs = (dict.fromkeys(_COUNTS, 0.0) for _ in range(4))
     for _ in range(_TURNS):
         for count, step in steps.items():
             by_engines[count] = max(by_engines[count], _rate(step, work_ns=0))
@@ -58,6 +69,23 @@ def main() -> None:
             f"{count:>8,} ops: {ours:.1f} M ops/s{ratio}; by cores {by_cores[count]:.1f}, "
             f"launched ahead {ahead[count]:.1f}"
         )
+
+
+def _compare(model: str, machine: str) -> None:
+    """Print a row for each stage."""
+    marks: list[tuple[str, float, float]] = []
+
+    def working(stage: str, *_: int) -> None:
+        marks.append((stage, time.perf_counter(), time.process_time()))
+
+    watcher: Any = SimpleNamespace(working=working, note=print)
+    found = compare_hardware(ModelSource(path=model), [machine], None, watcher)
+    working("printing")
+    render_hardware_comparison(found)
+    working("end")
+    for before, after in pairwise(marks):
+        clock_s, own_s = after[1] - before[1], after[2] - before[2]
+        print(f"{before[0]:<60}{clock_s:8.2f} s{own_s:8.2f} s of the processor")
 
 
 def _step(count: int) -> event_loop.Step:
@@ -99,15 +127,11 @@ def _rate(step: event_loop.Step, work_ns: int) -> float:
         wire_ns=bytes_ns,
         send_ns=work,
         receive_ns=work,
-        queueing=not work_ns,
     )
     begin_ns = np.zeros(_DEVICES, np.int64)
-    event_loop.run(step, wires, begin_ns, _QUANTUM_NS, _ASLEEP_NS)
-    times_s = []
-    for _ in range(_REPEATS):
-        start = time.perf_counter()
-        event_loop.run(step, wires, begin_ns, _QUANTUM_NS, _ASLEEP_NS)
-        times_s.append(time.perf_counter() - start)
+    asked = step, wires, begin_ns, _QUANTUM_NS, _ASLEEP_NS
+    # The first one may compile.
+    times_s = timeit.repeat(lambda: event_loop.run(*asked), number=1, repeat=1 + _REPEATS)
     return len(step.device) / min(times_s) / 1e6
 
 

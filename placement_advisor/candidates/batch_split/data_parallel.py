@@ -119,11 +119,6 @@ class DataParallelSteps:
         self._traces = traces
         self._mirrored_graphs: dict[AllReduceMode, batch_graph.SplitGraph] = {}
 
-    @staticmethod
-    def merges_as(family: str) -> str:
-        """Return the family whose step joins replicas by the same ops: `added` is the same."""
-        return family if family in _WAYS else BATCH
-
     def added(
         self, family: str, traces: batch_graph.SplitTraces, *, on_hosts: bool
     ) -> dict[str, Op]:
