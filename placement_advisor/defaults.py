@@ -15,6 +15,17 @@ STEPS = 4
 # As few as tell a seventh from nothing among seven candidates where rounds differ by 8 %
 # (`make campaign-verdict-errors`); more are added while they do not.
 ROUNDS = 15
+# Half as many again as sufficed for intervals that were too narrow: what is in doubt then is nearer
+# to the threshold than rounds can tell (`make campaign-verdict-errors`).
+MAX_ROUNDS = 90
+# Past this, rounds that nobody asked for by number stop once there are enough for an interval: a
+# demo must not take an hour. By judgement.
+TIMING_BUDGET_S = 90.0
+# A split brings a second device to buy, feed and debug: under 3 % it is not worth its trouble.
+# Judgement; whoever thinks otherwise reads the interval.
+WORTHWHILE_RATIO = 0.97
+# The same as a speed-up, which is what texts give with the sign ×.
+WORTHWHILE_SPEEDUP = 1 / WORTHWHILE_RATIO
 # Candidates that may join once others have run. Judgement: each of them makes an analysis longer by
 # a search, its preparation, and a turn in each round.
 REFINE = 2

@@ -24,8 +24,8 @@ from unittest import mock
 import psutil
 
 import placement_advisor
+from placement_advisor import defaults
 from placement_advisor.cli.app import main
-from placement_advisor.testbed import benchmark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,8 +43,9 @@ _STARTS_WITHIN_S = 0.1
 FEW_ROUNDS = 12
 # What `few_rounds` and the fixtures for all tests do in this process.
 LAUNCH_BRIEF = (
-    "from placement_advisor.testbed import benchmark, cost_measurement; "
-    f"benchmark.MAX_ROUNDS, cost_measurement.UNSTEADY_P90 = {FEW_ROUNDS}, float('inf'); "
+    "from placement_advisor import defaults; "
+    "from placement_advisor.testbed import cost_measurement; "
+    f"defaults.MAX_ROUNDS, cost_measurement.UNSTEADY_P90 = {FEW_ROUNDS}, float('inf'); "
     f"{LAUNCH}"
 )
 
@@ -84,7 +85,7 @@ def run_here(*words: str) -> Ran:
 @contextlib.contextmanager
 def few_rounds() -> Iterator[None]:
     """Have runs in this process add no rounds beyond a few, also where the verdict is in doubt."""
-    with mock.patch.object(benchmark, "MAX_ROUNDS", FEW_ROUNDS):
+    with mock.patch.object(defaults, "MAX_ROUNDS", FEW_ROUNDS):
         yield
 
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from placement_advisor.defaults import WORTHWHILE_SPEEDUP
 from placement_advisor.files.contract import Count, Ns, Positive, Text
-from placement_advisor.measurement.measurement import WORTHWHILE_SPEEDUP, Interval
+from placement_advisor.measurement.measurement import Interval
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from placement_advisor import errors
+from placement_advisor import defaults, errors
 from placement_advisor.analysis.analysis_result import GRAPH, UncertainBound
 from placement_advisor.candidates import searched, towers
 from placement_advisor.candidates.batch_split import split_graph as batch_graph
@@ -303,7 +303,7 @@ def bound_from(
     """
     most = max(0.0, 1 - lower.step_ns / single_ns) if single_ns else 0.0
     if_wrong = None if ratio_if_wrong is None else max(0.0, 1 - ratio_if_wrong)
-    is_proved = most <= 1 - measurements.WORTHWHILE_RATIO
+    is_proved = most <= 1 - defaults.WORTHWHILE_RATIO
     return UncertainBound(
         step_ns=lower.step_ns,
         split_ns=lower.split_ns,
@@ -314,7 +314,7 @@ def bound_from(
         most_to_gain_if_wrong=if_wrong,
         proves_single_if_wrong=is_proved
         and if_wrong is not None
-        and if_wrong <= 1 - measurements.WORTHWHILE_RATIO,
+        and if_wrong <= 1 - defaults.WORTHWHILE_RATIO,
         costs_from=source.value,
         reason=lower.reason,
         graph_file=GRAPH,
@@ -351,7 +351,7 @@ def break_even_of(
         baseline=own[BASELINE],
         splits=tuple(splits),
         growing=growing,
-        worthwhile_ratio=measurements.WORTHWHILE_RATIO,
+        worthwhile_ratio=defaults.WORTHWHILE_RATIO,
         corrections=_corrections(labels, candidates),
     )
 

@@ -242,12 +242,12 @@ def rounds_left(known: ProgressFacts, done: int, round_s: float, spent_s: float)
     One of them takes ``round_s``, and ``spent_s`` has passed since the first one began.
     """
     rounds = known.rounds or defaults.ROUNDS
-    budget_s = max(0.0, benchmark.TIMING_BUDGET_S - spent_s)
+    budget_s = max(0.0, defaults.TIMING_BUDGET_S - spent_s)
     sure_s = max(0, rounds - done) * round_s
     if known.rounds is None:
         least = least_samples(max(1, len(known.steps_ns) - 1))
         sure_s = max(min(sure_s, budget_s), (least - done) * round_s)
-    most_s = max(sure_s, min((benchmark.MAX_ROUNDS - done) * round_s, budget_s))
+    most_s = max(sure_s, min((defaults.MAX_ROUNDS - done) * round_s, budget_s))
     return TimeAhead(stage_s=most_s, later_s=0.0, is_most=most_s > sure_s)
 
 

@@ -11,6 +11,7 @@ from itertools import combinations
 from statistics import median
 from typing import TYPE_CHECKING
 
+from placement_advisor import defaults
 from placement_advisor.candidates import references
 from placement_advisor.graph.name_patterns import first_names, listed
 from placement_advisor.measurement import measurement as measurements
@@ -29,9 +30,7 @@ _NAMED_VARIABLES = 3
 _WHOLE = "that leaves the batch whole"
 _VERDICT_WORDS = {
     measurements.Verdict.FASTER: "faster",
-    measurements.Verdict.SLOWER: (
-        f"a split is worth it above {measurements.WORTHWHILE_SPEEDUP:.2f}×"
-    ),
+    measurements.Verdict.SLOWER: (f"a split is worth it above {defaults.WORTHWHILE_SPEEDUP:.2f}×"),
     measurements.Verdict.INCONCLUSIVE: "too uncertain to decide",
 }
 
@@ -113,7 +112,7 @@ def measured_reasons(candidate: Candidate, alone: Candidate) -> list[str]:
     if ratio is not None and is_other_side(candidate):
         reasons.append(
             f"{candidate.name}: the simulation says {speedup_of(ratio.ratio)}, on the other "
-            f"side of {measurements.WORTHWHILE_SPEEDUP:.2f}×. Its error is too large to "
+            f"side of {defaults.WORTHWHILE_SPEEDUP:.2f}×. Its error is too large to "
             "decide, so the answer rests on the measurement alone"
         )
     if candidate.measured.moved_ops:
@@ -136,7 +135,7 @@ def simulated_reasons(candidate: Candidate, alone: Candidate) -> list[str]:
         reasons.append(
             f"{candidate.name} is {speedup_of(ratio.ratio)} as fast as {alone.name} as simulated, "
             f"{speedup_of(ratio.high)} to {speedup_of(ratio.low)} if {doubt_text(ratio.doubt)}: a "
-            f"split is worth it above {measurements.WORTHWHILE_SPEEDUP:.2f}×"
+            f"split is worth it above {defaults.WORTHWHILE_SPEEDUP:.2f}×"
         )
     return [
         *reasons,
@@ -249,7 +248,7 @@ def faster_device_reason(other: Candidate, alone: Candidate) -> str | None:
     if other.predicted is None or alone.predicted is None:
         return None
     ratio = other.predicted.step_ns / max(1, alone.predicted.step_ns)
-    if ratio >= measurements.WORTHWHILE_RATIO:
+    if ratio >= defaults.WORTHWHILE_RATIO:
         return None
     return (
         f"{other.name} is {speedup_of(ratio)} as fast as {alone.name} (simulated): the first "
@@ -343,8 +342,8 @@ def is_other_side(candidate: Candidate) -> bool:
     predicted, comparison = candidate.predicted_ratio, candidate.comparison
     if predicted is None or comparison is None:
         return False
-    is_worth_it = comparison.ratio.median < measurements.WORTHWHILE_RATIO
-    return is_worth_it != (predicted.ratio < measurements.WORTHWHILE_RATIO)
+    is_worth_it = comparison.ratio.median < defaults.WORTHWHILE_RATIO
+    return is_worth_it != (predicted.ratio < defaults.WORTHWHILE_RATIO)
 
 
 def _by_device(compute_ns: Mapping[str, int]) -> str:

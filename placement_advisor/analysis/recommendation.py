@@ -16,9 +16,9 @@ from placement_advisor.analysis import reasons as verdict_reasons
 from placement_advisor.analysis import verdict
 from placement_advisor.analysis.analysis_result import AdviceVerdict, Recommendation
 from placement_advisor.candidates import references
-from placement_advisor.defaults import AS_WRITTEN
+from placement_advisor.defaults import AS_WRITTEN, WORTHWHILE_SPEEDUP
 from placement_advisor.machine.testbed_plan import TestbedKind
-from placement_advisor.measurement.measurement import WORTHWHILE_SPEEDUP, FailureKind
+from placement_advisor.measurement.measurement import FailureKind
 from placement_advisor.simulator.schedule import intervals_by_key, intervals_length_outside
 from placement_advisor.units import format_ns, format_share
 

@@ -373,7 +373,7 @@ def refine(predictions: Predictions, results: RunResults, effort: Effort) -> Ref
     }
     least = min(promised, key=lambda label: promised[label].ratio, default=None)
     measured = [ratio for ratio, _ in _measured_ratios(results).values()]
-    if least is None or promised[least].ratio >= min(measurements.WORTHWHILE_RATIO, *measured):
+    if least is None or promised[least].ratio >= min(defaults.WORTHWHILE_RATIO, *measured):
         return None
     placement = with_found.proposals.placements[least]
     chosen = with_found if placement is found else predictions

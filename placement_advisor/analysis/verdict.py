@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 # The interval shrinks with the square root of the rounds: past this they buy next to nothing.
 MAX_ROUNDS_TO_ADVISE = 500
 _MORE = "--resume --rounds"
-_MUST_WIN = units.format_share(1 - measurements.WORTHWHILE_RATIO)
+_MUST_WIN = units.format_share(1 - defaults.WORTHWHILE_RATIO)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class RerunEstimate:
 def rounds_to_settle(comparison: measurements.Comparison) -> MoreRounds:
     """Return how many more would get the interval to one side of the worthwhile ratio."""
     ratio = comparison.ratio
-    distance = abs(ratio.median - measurements.WORTHWHILE_RATIO)
+    distance = abs(ratio.median - defaults.WORTHWHILE_RATIO)
     reach = max(ratio.high - ratio.median, ratio.median - ratio.low)
     if reach**2 * comparison.rounds > distance**2 * MAX_ROUNDS_TO_ADVISE:
         return MoreRounds(count=None)
@@ -125,7 +125,7 @@ def next_experiment_text(settling: NextExperiment | None, again: RerunEstimate |
             return "; a run on such devices would settle it, a profile recorded there (--costs) may"
         case MoreRounds(count=None):
             return (
-                f"; the ratio is too near {measurements.WORTHWHILE_RATIO} for more rounds to help: "
+                f"; the ratio is too near {defaults.WORTHWHILE_RATIO} for more rounds to help: "
                 "only a quieter machine would settle it"
             )
         case MoreRounds(count=rounds):
@@ -423,7 +423,7 @@ def rule_simulated(
         return _nothing_tried(splits, "simulated", is_proved)
     by_ratio = sorted(tried, key=lambda entry: entry[1].ratio)
     best, ratio = by_ratio[0]
-    sure = [entry for entry in by_ratio if entry[1].high < measurements.WORTHWHILE_RATIO]
+    sure = [entry for entry in by_ratio if entry[1].high < defaults.WORTHWHILE_RATIO]
     if sure:
         chosen, given = simplest_simulated(sure, hosts)
         unsure = None if sure[0][0] is best else unsure_reason(best.name, ratio)
@@ -435,7 +435,7 @@ def rule_simulated(
             because=complexity_reason(ratios, chosen, hosts) or unsure,
         )
     says = f"{best.name} at {speedup_of(ratio.ratio)}"
-    if all(each.low > measurements.WORTHWHILE_RATIO for _, each in tried):
+    if all(each.low > defaults.WORTHWHILE_RATIO for _, each in tried):
         lost = VerdictDecision(verdict=AdviceVerdict.STAY_SINGLE, says=says, split=best)
         return _all_lost(lost, [candidate for candidate, _ in tried], is_proved)
     _, doubtful = min(tried, key=lambda entry: entry[1].low)

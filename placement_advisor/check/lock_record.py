@@ -31,13 +31,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from annotated_types import MinLen
 from pydantic import BeforeValidator, Field
 
+from placement_advisor.defaults import WORTHWHILE_RATIO
 from placement_advisor.files.contract import ByName, Count, Ns, Rows, Text, What, like
 from placement_advisor.graph.digraph import strong_components
 from placement_advisor.graph.fingerprint import fingerprints, layer_fingerprints
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_work.movement import VARIABLE_READ_KINDS
 from placement_advisor.graph.placement import NO_LAYER, placed_ops
-from placement_advisor.measurement.measurement import WORTHWHILE_RATIO
 from placement_advisor.units import NS_PER_US
 
 if TYPE_CHECKING:

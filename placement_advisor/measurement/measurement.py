@@ -20,6 +20,7 @@ from math import comb
 from statistics import median
 from typing import TYPE_CHECKING
 
+from placement_advisor import defaults
 from placement_advisor.files.contract import Count, Ns, Text
 from placement_advisor.units import NS_PER_S
 
@@ -364,13 +365,6 @@ def _most_beyond(samples: int, stakes: int) -> int | None:
     return found
 
 
-# A split brings a second device to buy, feed and debug: under 3 % it is not worth its trouble.
-# Judgement; whoever thinks otherwise reads the interval.
-WORTHWHILE_RATIO = 0.97
-# The same as a speed-up, which is what texts give with the sign ×.
-WORTHWHILE_SPEEDUP = 1 / WORTHWHILE_RATIO
-
-
 class Verdict(StrEnum):
     """How a candidate compares with the baseline."""
 
@@ -400,9 +394,9 @@ class Comparison:
     @property
     def verdict(self) -> Verdict:
         """Faster or slower only where the whole interval lies on one side."""
-        if self.ratio.high < WORTHWHILE_RATIO:
+        if self.ratio.high < defaults.WORTHWHILE_RATIO:
             return Verdict.FASTER
-        if self.ratio.low > WORTHWHILE_RATIO:
+        if self.ratio.low > defaults.WORTHWHILE_RATIO:
             return Verdict.SLOWER
         return Verdict.INCONCLUSIVE
 

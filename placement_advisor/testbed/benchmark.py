@@ -552,12 +552,6 @@ def failure_of(answer: CallFailure) -> measurements.CandidateFailure:
     )
 
 
-# Half as many again as sufficed for intervals that were too narrow: what is in doubt then is nearer
-# to the threshold than rounds can tell (`make campaign-verdict-errors`).
-MAX_ROUNDS = 90
-# Past this, rounds that nobody asked for by number stop once there are enough for an interval: a
-# demo must not take an hour. By judgement.
-TIMING_BUDGET_S = 90.0
 # The fewest rounds that have an interval; they compare one candidate, and decide nothing else.
 BRIEF_ROUNDS = measurements.least_samples()
 
@@ -569,10 +563,10 @@ def time_in_rounds(trial: Benchmark, asked: int | None, as_is: Callable[[int], N
     is time; none after the end of the trial. They come on top of rounds that the trial has already.
     ``as_is`` is called once a round, to time the user's own step beside the candidates.
     """
-    deadline = time.monotonic() + TIMING_BUDGET_S
+    deadline = time.monotonic() + defaults.TIMING_BUDGET_S
     first, rounds = trial.rounds, asked or defaults.ROUNDS
     most, least = (
-        max(rounds, MAX_ROUNDS),
+        max(rounds, defaults.MAX_ROUNDS),
         max(asked or 0, measurements.least_samples(trial.competitors)),
     )
     done = 0
@@ -604,7 +598,7 @@ def is_time_for_another(trial: Benchmark, asked: int | None, done: int, spent_s:
     whoever joins is timed in what is left of them.
     """
     needed = done + measurements.least_samples(trial.competitors)
-    return asked is not None or spent_s / done * needed <= TIMING_BUDGET_S
+    return asked is not None or spent_s / done * needed <= defaults.TIMING_BUDGET_S
 
 
 def _may_settle(trial: Benchmark) -> bool:

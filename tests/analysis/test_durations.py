@@ -33,8 +33,8 @@ from placement_advisor.analysis.verdict import (
     next_experiment_text,
     next_run,
 )
+from placement_advisor.defaults import TIMING_BUDGET_S
 from placement_advisor.measurement.measurement import least_samples
-from placement_advisor.testbed.benchmark import TIMING_BUDGET_S
 
 MS = 1_000_000
 RUNS = ProgressFacts(

@@ -26,7 +26,7 @@ from network_lab.lab import lab
 from network_lab.two_hosts import TwoHosts
 from random_models import random_model
 
-from placement_advisor.measurement.measurement import WORTHWHILE_RATIO
+from placement_advisor.defaults import WORTHWHILE_RATIO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -43,8 +43,9 @@ from placement_advisor import defaults
 from placement_advisor.candidates import references
 from placement_advisor.candidates.references import as_written
 from placement_advisor.cost.links import calibrated_cluster
+from placement_advisor.defaults import WORTHWHILE_RATIO
 from placement_advisor.errors import AdvisorError
-from placement_advisor.measurement.measurement import WORTHWHILE_RATIO, compare
+from placement_advisor.measurement.measurement import compare
 from placement_advisor.processes.children import preload
 from placement_advisor.testbed.benchmark import Benchmark, SilentProgress, time_in_rounds
 from placement_advisor.testbed.cost_measurement import calibration_of

@@ -55,7 +55,6 @@ from placement_advisor.analysis.tracing import (
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.measurement import (
-    WORTHWHILE_RATIO,
     Verdict,
     compare,
     least_samples,
@@ -64,7 +63,6 @@ from placement_advisor.measurement.measurement import (
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.testbed.benchmark import (
-    TIMING_BUDGET_S,
     Benchmark,
     SilentProgress,
     time_in_rounds,
@@ -252,7 +250,7 @@ def _in_longer_turns(
         trial = Benchmark(apparatus.testbed, steps=steps, watcher=SilentProgress())
         trial.entries |= {label: replace(each, rounds=[]) for label, each in entries.items()}
         rounds_s = least_samples(trial.competitors) * (1 + steps) * sum(step_s.values())
-        if name == AGAIN or rounds_s <= TIMING_BUDGET_S:
+        if name == AGAIN or rounds_s <= defaults.TIMING_BUDGET_S:
             time_in_rounds(trial, None, lambda _: None)
             found[name] = {label: each.rounds for label, each in trial.entries.items()}
     return found
@@ -341,8 +339,8 @@ def _row(name: str, lines: Sequence[Mapping[str, Any]]) -> str:
             continue
         firm += 1
         is_faster = verdict is Verdict.FASTER
-        differ += is_faster != (_ratio(line) < WORTHWHILE_RATIO)
-        surely += all(is_faster != (each < WORTHWHILE_RATIO) for each in _ratios(line))
+        differ += is_faster != (_ratio(line) < defaults.WORTHWHILE_RATIO)
+        surely += all(is_faster != (each < defaults.WORTHWHILE_RATIO) for each in _ratios(line))
     rounds = [len(line["rounds"][name]) for line in lines]
     return (
         f"| {name} | {len(lines)} | {min(rounds)}-{max(rounds)} | {_spread(differences)} "

@@ -32,11 +32,10 @@ from types import SimpleNamespace
 from campaign import run_campaign
 
 from placement_advisor.analysis.runs import rounds_to_refine_after
-from placement_advisor.defaults import BASELINE
+from placement_advisor.defaults import BASELINE, MAX_ROUNDS, WORTHWHILE_RATIO
 from placement_advisor.graph.placement import Placement
-from placement_advisor.measurement.measurement import WORTHWHILE_RATIO, Verdict, overall_verdict
+from placement_advisor.measurement.measurement import Verdict, overall_verdict
 from placement_advisor.testbed.benchmark import (
-    MAX_ROUNDS,
     Benchmark,
     SilentProgress,
     time_in_rounds,

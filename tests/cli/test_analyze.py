@@ -18,6 +18,7 @@ from command_runs import Command, few_rounds, run_here
 from real_runs import needs_workers
 from watched_testbed import Watch, WatchedTestbed, kill
 
+from placement_advisor import defaults
 from placement_advisor.analysis import analyze as analyze_stages
 from placement_advisor.analysis import runs as refining
 from placement_advisor.analysis import runs as run_stage
@@ -29,7 +30,6 @@ from placement_advisor.machine import this_machine
 from placement_advisor.report.find_analysis import find_runs
 from placement_advisor.report.terminal import MOST_LINES
 from placement_advisor.results.contracts import load_schema
-from placement_advisor.testbed import benchmark
 from placement_advisor.testbed.testbed import Testbed
 from placement_advisor.tf.calls import runner
 
@@ -182,7 +182,7 @@ def resumed(complete, two_towers, tmp_path_factory):
     """Two rounds more than those of the complete run."""
     folder = tmp_path_factory.mktemp("resumed") / "out"
     shutil.copytree(complete.folder, folder)
-    with mock.patch.object(benchmark, "MAX_ROUNDS", 1):
+    with mock.patch.object(defaults, "MAX_ROUNDS", 1):
         return analysed(run_here, two_towers, folder, "--resume", "--rounds", "2", *FEW[2:])
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placement_advisor.defaults import WORTHWHILE_RATIO
 from placement_advisor.measurement.measurement import (
     STAKES,
-    WORTHWHILE_RATIO,
     Comparison,
     Interval,
     Verdict,

@@ -21,7 +21,6 @@ from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.testbed import benchmark
 from placement_advisor.testbed.benchmark import (
     BRIEF_ROUNDS,
-    MAX_ROUNDS,
     Benchmark,
     SilentProgress,
     time_briefly,
@@ -248,7 +247,7 @@ def test_a_failure_puts_its_candidate_out_and_the_others_go_on(run, cues, starts
     ("step_ns", "cues", "asked", "rounds"),
     [
         # The worthwhile ratio itself: in doubt to the end.
-        ({"towers": 970}, {}, ROUNDS, MAX_ROUNDS),
+        ({"towers": 970}, {}, ROUNDS, defaults.MAX_ROUNDS),
         ({}, {}, 1, ROUNDS),
         # The best is sure, though another is not.
         ({"alternating": 970}, {}, ROUNDS, ROUNDS),
@@ -270,7 +269,7 @@ def test_rounds_are_added_while_a_verdict_is_in_doubt(
 def test_time_that_is_up_ends_a_race_in_doubt_but_not_before_there_is_an_interval_or_what_was_asked(
     run, monkeypatch, asked, done
 ):
-    monkeypatch.setattr(benchmark, "TIMING_BUDGET_S", -1.0)
+    monkeypatch.setattr(defaults, "TIMING_BUDGET_S", -1.0)
     monkeypatch.setitem(STEP_NS, "towers", 970)
     entries, _ = run(rounds=asked)
     assert len(entries["single"].rounds) == done
@@ -279,7 +278,7 @@ def test_time_that_is_up_ends_a_race_in_doubt_but_not_before_there_is_an_interva
 def test_who_joins_between_rounds_has_no_steps_in_those_before_and_as_many_as_others_after(
     monkeypatch,
 ):
-    monkeypatch.setattr(benchmark, "TIMING_BUDGET_S", -1.0)
+    monkeypatch.setattr(defaults, "TIMING_BUDGET_S", -1.0)
     trial, _ = entered("single", "towers", joining=1)
     (late,) = placed("alternating")
     assert trial.competitors == 2
@@ -302,7 +301,7 @@ def test_who_joins_between_rounds_has_no_steps_in_those_before_and_as_many_as_ot
 
 def test_nobody_joins_who_would_not_be_timed_often_enough_in_the_time_there_is():
     trial = trial_of(FakeTestbed({}), joining=1)
-    budget_s, needed = benchmark.TIMING_BUDGET_S, 3 + least_samples(1)
+    budget_s, needed = defaults.TIMING_BUDGET_S, 3 + least_samples(1)
     just_s = 3 * budget_s / needed
     assert benchmark.is_time_for_another(trial, None, 3, just_s - 0.001)
     assert not benchmark.is_time_for_another(trial, None, 3, just_s + 0.001)
@@ -535,7 +534,7 @@ def in_sessions(lengths, cues=None):
 
 
 def test_rounds_in_sessions_are_compared_as_if_they_had_run_in_one(monkeypatch):
-    monkeypatch.setattr(benchmark, "MAX_ROUNDS", 1)
+    monkeypatch.setattr(defaults, "MAX_ROUNDS", 1)
     at_once, resumed = in_sessions((20,)), in_sessions((7, 4, 9))
     assert resumed.rounds == at_once.rounds == 21
     assert resumed.entries["alternating"].rounds == at_once.entries["alternating"].rounds
@@ -545,7 +544,7 @@ def test_rounds_in_sessions_are_compared_as_if_they_had_run_in_one(monkeypatch):
     assert resumed.competitors == at_once.competitors == 3
     assert resumed.joining == at_once.joining == 1
     assert resumed.comparisons() == at_once.comparisons()
-    monkeypatch.setattr(benchmark, "MAX_ROUNDS", 1)
+    monkeypatch.setattr(defaults, "MAX_ROUNDS", 1)
     trial = in_sessions((3, 5))
     numbers = []
     time_in_rounds(trial, 2, numbers.append)
@@ -553,7 +552,7 @@ def test_rounds_in_sessions_are_compared_as_if_they_had_run_in_one(monkeypatch):
 
 
 def test_what_failed_in_one_session_is_out_in_the_next(monkeypatch):
-    monkeypatch.setattr(benchmark, "MAX_ROUNDS", 1)
+    monkeypatch.setattr(defaults, "MAX_ROUNDS", 1)
     # After the warm-up and two rounds, in the first session alone.
     trial = in_sessions((9, 5), {("run_steps", "towers", 3): REFUSED})
     towers = trial.entries["towers"]

@@ -29,6 +29,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from placement_advisor import defaults
 from placement_advisor.analysis.analysis_result import Finding, Saving
 from placement_advisor.analysis.target_costs import MEASURED_UNCERTAINTY
 from placement_advisor.candidates import references
@@ -585,7 +586,7 @@ def _reason_to_give_up(
         basis = "simulated"
         saving = evidence.saving(split.placement, alone.placement)
         now_ns, best_ns, alone_ns = (evidence.simulator.step_ns(each) for each in steps)
-    if saving is None or alone_ns > measurements.WORTHWHILE_RATIO * best_ns:
+    if saving is None or alone_ns > defaults.WORTHWHILE_RATIO * best_ns:
         return None
     at_best = f", and {format_ns(best_ns)} with all that helps here" if best_ns < now_ns else ""
     why = (
