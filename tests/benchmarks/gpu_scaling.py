@@ -15,11 +15,11 @@ how the programs ran is taken from their sources:
   (read: `enqueue.cc`) had one thread launch a collective on all GPUs of a process, one after the
   other.
 
-Three constants are fitted to these rows: the loss beside exchanges and how far off the lost share
-may be, which `hardware.toml` has, and what such a launch takes on each GPU (least mean error of the
-logarithm over a grid, every row the same weight). Each machine is also predicted with the constants
-of the others: *left out*. What XLA fuses is not simulated, so the same is done with kernels so fast
-that one GPU takes what was published: *step known*.
+Four constants are fitted to these rows: the loss beside exchanges, the spread of equal GPUs and how
+far off the lost share may be, which `hardware.toml` has, and what such a launch takes on each GPU
+(least mean error of the logarithm over a grid, every row the same weight). Each machine is also
+predicted with the constants of the others: *left out*. What XLA fuses is not simulated, so the same
+is done with kernels so fast that one GPU takes what was published: *step known*.
 
 Cards with a bridge come twice, with it and, *bare*, without: where two of them were joined by one,
 they were as fast as two without in every row, to 1 %.
@@ -39,7 +39,7 @@ from pathlib import Path
 from statistics import correlation, fmean, median, quantiles
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from placement_advisor.analysis.scaled_steps import simulator_of
+from placement_advisor.analysis.scaled_steps import simulator_of, slowest_of
 from placement_advisor.analysis.target_costs import speedup_within
 from placement_advisor.candidates.batch_split.data_parallel import (
     ONE_BY_ONE,
@@ -84,23 +84,36 @@ _BESIDE_SHARE = 0.05
 
 
 class Constants(NamedTuple):
-    """What is fitted: ``loss`` of `[exchange]`, and what launches take on each GPU."""
+    """What is fitted: `[exchange]`, `[alike]`, and what a launch takes on each GPU."""
 
     loss: float
+    spread: float
     launch_ns: int
 
 
 LAUNCHES_NS = range(0, 50_001, 10_000)
 # What all rows are fitted best by.
 LAUNCH_NS = 30_000
-_GRID = [Constants(loss / 20, launch_ns) for loss, launch_ns in product(range(21), LAUNCHES_NS)]
+_GRID = [
+    Constants(loss / 20, spread / 400, launch_ns)
+    for loss, spread, launch_ns in product(range(21), range(25), LAUNCHES_NS)
+]
 
 
 class Step(NamedTuple):
-    """A simulated step that loses nothing; ``beside_ns`` is lost if the loss is 1."""
+    """A simulated step that loses nothing, with the spread as shipped.
+
+    ``beside_ns`` is lost if the loss is 1, ``slower_ns`` if the spread is greater by 1.
+    """
 
     step_ns: int
     beside_ns: int
+    slower_ns: float = 0.0
+
+    def lasting_ns(self, constants: Constants) -> float:
+        """Return how long it takes."""
+        more = constants.spread - hardware_figures()["alike"]["spread"]
+        return self.step_ns + constants.loss * self.beside_ns + more * self.slower_ns
 
 
 class Parts(NamedTuple):
@@ -112,10 +125,7 @@ class Parts(NamedTuple):
     def efficiency(self, constants: Constants) -> float:
         """Return the speed-up over the number of GPUs."""
         several = self.several[constants.launch_ns if len(self.several) > 1 else 0]
-        one_ns, several_ns = (
-            step.step_ns + constants.loss * step.beside_ns for step in (self.one, several)
-        )
-        return one_ns / several_ns
+        return self.one.lasting_ns(constants) / several.lasting_ns(constants)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +160,9 @@ def main() -> None:
     arguments.add_argument("--png", type=Path)
     asked = arguments.parse_args()
     rows = list(simulated_rows(asked.record))
-    before = Constants(0.0, 0)
-    shipped = Constants(hardware_figures()["exchange"]["loss"], LAUNCH_NS)
+    figures = hardware_figures()
+    before = Constants(0.0, 0.015, 0)
+    shipped = Constants(figures["exchange"]["loss"], figures["alike"]["spread"], LAUNCH_NS)
     for name, title in {
         "parts": "as wired",
         "bare": "bridges left out",
@@ -160,7 +171,7 @@ def main() -> None:
         others = left_out(rows, name)
         ways = {
             "nothing lost": _efficiencies(rows, name, before),
-            f"shipped: loss {shipped.loss}": _efficiencies(rows, name, shipped),
+            "shipped": _efficiencies(rows, name, shipped),
             "left out": [getattr(row, name).efficiency(others[row.card][0]) for row in rows],
         }
         print(f"\n{title}: {len(rows)} rows")
@@ -283,7 +294,9 @@ def _parts(
         for name in several.device_names():
             of_all = of_all.scaled_at(name, factor)
     several_steps = {
-        launch_ns: _step(_launching(of_all, launch_ns * row["gpus"]), split.placement)
+        launch_ns: _step(
+            _launching(of_all, launch_ns * row["gpus"]), split.placement, several.devices[-1].name
+        )
         for launch_ns in ((0,) if is_first else LAUNCHES_NS)
     }
     return Parts(_step(of_one, alone.placement), several_steps)
@@ -298,13 +311,20 @@ def _launching(simulator: Simulator, launch_ns: int) -> Simulator:
     return simulator.on(replace(simulator.cluster, hosts=(*hosts, place)))
 
 
-def _step(simulator: Simulator, placement: Placement) -> Step:
+def _step(simulator: Simulator, placement: Placement, slowest: str | None = None) -> Step:
+    """Simulate a step; ``slowest`` is the device that is slower than the others."""
     lossless, lossy = (
         simulator.on(replace(simulator.cluster, sharing=Sharing(exchange_loss=loss)))
         for loss in (0.0, 1.0)
     )
-    step_ns = lossless.outlined_step_ns(lossless.devices_of(placement))
-    return Step(step_ns, lossy.outlined_step_ns(lossy.devices_of(placement)) - step_ns)
+    device = simulator.devices_of(placement)
+    step_ns = lossless.outlined_step_ns(device)
+    beside_ns = lossy.outlined_step_ns(device) - step_ns
+    if slowest is None:
+        return Step(step_ns, beside_ns)
+    factor = slowest_of(len(simulator.cluster.devices))
+    even_ns = lossless.scaled_at(slowest, 1 / factor).outlined_step_ns(device)
+    return Step(step_ns, beside_ns, (step_ns - even_ns) / hardware_figures()["alike"]["spread"])
 
 
 def _efficiencies(rows: Iterable[Row], name: str, constants: Constants) -> list[float]:
