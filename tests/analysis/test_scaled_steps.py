@@ -41,8 +41,8 @@ from placement_advisor.simulator.simulator import Simulator
 def test_the_slowest_of_more_devices_is_slower():
     assert slowest_of(1) == 1
     # Of two normal draws, the larger one is expected 0.56 standard deviations above the mean.
-    assert slowest_of(2) == pytest.approx(1 + 0.035 * 0.564, abs=1e-3)
-    assert slowest_of(8) == pytest.approx(1 + 0.035 * 1.424, abs=1e-3)
+    assert slowest_of(2) == pytest.approx(1 + 0.0275 * 0.564, abs=1e-3)
+    assert slowest_of(8) == pytest.approx(1 + 0.0275 * 1.424, abs=1e-3)
 
 
 def step_of(traces, family, cluster, rings, *, on_hosts=False):

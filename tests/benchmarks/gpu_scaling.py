@@ -11,12 +11,15 @@ how the programs ran is taken from their sources:
   the host were there for one GPU as well. NCCL 1 (read: 1.3.4, `core.cu`) laid one ring in the
   order of the devices. The program all-reduced each gradient as it was ready.
 - `lambda-2020`: the same program, compiled by XLA, whose clusters hand their results over when they
-  end: gradients, each still by itself, are exchanged after the backward pass.
+  end: gradients, each still by itself, are exchanged after the backward pass. NCCL 2.4 to 2.8
+  (read: `enqueue.cc`) had one thread launch a collective on all GPUs of a process, one after the
+  other.
 
-Three constants of `hardware.toml` are fitted to these rows: the loss beside exchanges and the
-spread of equal GPUs (least mean error of the logarithm over a grid, every row the same weight), and
-how far off the lost share may be. Each machine is also predicted with the constants of the others:
-*left out*.
+Four constants are fitted to these rows: the loss beside exchanges, the spread of equal GPUs and how
+far off the lost share may be, which `hardware.toml` has, and what such a launch takes on each GPU
+(least mean error of the logarithm over a grid, every row the same weight). Each machine is also
+predicted with the constants of the others: *left out*. What XLA fuses is not simulated, so the same
+is done with kernels so fast that one GPU takes what was published: *step known*.
 
 Cards with a bridge come twice, with it and, *bare*, without: where two of them were joined by one,
 they were as fast as two without in every row, to 1 %.
@@ -35,7 +38,6 @@ from itertools import combinations, product
 from pathlib import Path
 from statistics import correlation, fmean, median, quantiles
 from typing import TYPE_CHECKING, Any, NamedTuple
-from unittest.mock import patch
 
 from placement_advisor.analysis.scaled_steps import simulator_of, slowest_of
 from placement_advisor.analysis.target_costs import speedup_within
@@ -57,6 +59,7 @@ from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.tf.calls import splitter, tracer
 from placement_advisor.tf.load.model_source import ModelSource
+from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.split_graph import SplitTraces
@@ -81,39 +84,55 @@ _BESIDE_SHARE = 0.05
 
 
 class Constants(NamedTuple):
-    """What is fitted; see `[exchange]` and `[alike]` of `hardware.toml`."""
+    """What is fitted: `[exchange]`, `[alike]`, and what a launch takes on each GPU."""
 
     loss: float
     spread: float
+    launch_ns: int
 
 
-_GRID = [Constants(loss / 20, spread / 400) for loss, spread in product(range(21), range(25))]
+LAUNCHES_NS = range(0, 50_001, 10_000)
+# What all rows are fitted best by.
+LAUNCH_NS = 30_000
+_GRID = [
+    Constants(loss / 20, spread / 400, launch_ns)
+    for loss, spread, launch_ns in product(range(21), range(25), LAUNCHES_NS)
+]
+
+
+class Step(NamedTuple):
+    """A simulated step that loses nothing, with the spread as shipped.
+
+    ``beside_ns`` is lost if the loss is 1, ``slower_ns`` if the spread is greater by 1.
+    """
+
+    step_ns: int
+    beside_ns: int
+    slower_ns: float = 0.0
+
+    def lasting_ns(self, constants: Constants) -> float:
+        """Return how long it takes."""
+        more = constants.spread - hardware_figures()["alike"]["spread"]
+        return self.step_ns + constants.loss * self.beside_ns + more * self.slower_ns
 
 
 class Parts(NamedTuple):
-    """Simulated steps of one and of several equal GPUs that lose nothing, and what they can lose.
+    """The simulated steps of one and of several equal GPUs, these by what a launch takes."""
 
-    ``beside_ns`` is lost if the loss is 1, ``slower_ns`` if the spread is.
-    """
-
-    one_ns: int
-    one_beside_ns: int
-    step_ns: int
-    beside_ns: int
-    slower_ns: float
+    one: Step
+    several: dict[int, Step]
 
     def efficiency(self, constants: Constants) -> float:
         """Return the speed-up over the number of GPUs."""
-        one_ns = self.one_ns + constants.loss * self.one_beside_ns
-        lost_ns = constants.loss * self.beside_ns + constants.spread * self.slower_ns
-        return one_ns / (self.step_ns + lost_ns)
+        several = self.several[constants.launch_ns if len(self.several) > 1 else 0]
+        return self.one.lasting_ns(constants) / several.lasting_ns(constants)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """A published efficiency on several GPUs, the simulated parts, and what may explain errors.
 
-    ``bare`` is without a bridge.
+    ``bare`` is without a bridge, ``known`` without one and with the published step of one GPU.
     """
 
     source: str
@@ -125,15 +144,13 @@ class Row:
     images_per_s: float
     parts: Parts
     bare: Parts
+    known: Parts
     facts: dict[str, float]
 
     @property
     def card(self) -> str:
         """The machine, with bridges or without."""
         return self.machine.removesuffix(BRIDGE)
-
-
-Predicted = dict[int, float]
 
 
 def main() -> None:
@@ -143,17 +160,21 @@ def main() -> None:
     arguments.add_argument("--png", type=Path)
     asked = arguments.parse_args()
     rows = list(simulated_rows(asked.record))
-    before, shipped = Constants(0.0, 0.015), _shipped()
-    for name in ("parts", "bare"):
+    figures = hardware_figures()
+    before = Constants(0.0, 0.015, 0)
+    shipped = Constants(figures["exchange"]["loss"], figures["alike"]["spread"], LAUNCH_NS)
+    for name, title in {
+        "parts": "as wired",
+        "bare": "bridges left out",
+        "known": "bridges left out, step known",
+    }.items():
         others = left_out(rows, name)
         ways = {
-            f"loss {before.loss}, spread {before.spread}": _efficiencies(rows, name, before),
-            f"shipped: loss {shipped.loss}, spread {shipped.spread}": _efficiencies(
-                rows, name, shipped
-            ),
-            "left out": [others[row.card].efficiency(getattr(row, name)) for row in rows],
+            "nothing lost": _efficiencies(rows, name, before),
+            "shipped": _efficiencies(rows, name, shipped),
+            "left out": [getattr(row, name).efficiency(others[row.card][0]) for row in rows],
         }
-        print(f"\n{'as wired' if name == 'parts' else 'bridges left out'}: {len(rows)} rows")
+        print(f"\n{title}: {len(rows)} rows")
         print(f"all rows are fitted best by {fitted(rows, name)}")
         for card, of_others in others.items():
             print(f"without {card}: {of_others.constants}, range {of_others.within:.2f}")
@@ -178,9 +199,6 @@ def simulated_rows(record: Path) -> Iterator[Row]:
             of_model[row["model"], row["batch_per_gpu"]].append(row)
     for (model, batch), some in of_model.items():
         traces = traced(f"trained({model!r}, {batch}, is_fused=True)", batch)
-        if isinstance(traces, str):
-            print(f"left out: {len(some)} rows of {model} at {batch}: {traces}", flush=True)
-            continue
         traces = replace(traces, whole=_with_synthetic_images(traces.whole))
         for row in some:
             yield simulated_row(row, one[_key(row)], traces)
@@ -197,8 +215,8 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["source"], card, row["model"], row["batch_per_gpu"], row["parameters_on"]
 
 
-def traced(call: str, batch: int) -> SplitTraces | str:
-    """Return the traces of a training step of `published_models`, or why there are none."""
+def traced(call: str, batch: int) -> SplitTraces:
+    """Return the traces of a training step of `published_models`."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.py"
         path.write_text(
@@ -206,19 +224,14 @@ def traced(call: str, batch: int) -> SplitTraces | str:
         )
         preload()
         with Child("loader") as child:
-            answer: Any = child.call(
-                tracer.load_workload,
-                ModelSource(path=str(path), mode="train"),
-                time_limit_s=_TIME_LIMIT_S,
-            )
-            if not isinstance(answer, CallFailure):
-                answer = child.call(
-                    tracer.trace_workload, str(path), None, time_limit_s=_TIME_LIMIT_S
-                )
-            if not isinstance(answer, CallFailure):
-                shares = batch // 2, batch // 2
-                answer = child.call(splitter.trace_split, shares, time_limit_s=_TIME_LIMIT_S)
-    return answer.message if isinstance(answer, CallFailure | BatchSplitError) else answer
+            for of, *given in (
+                (tracer.load_workload, ModelSource(path=str(path), mode="train")),
+                (tracer.trace_workload, str(path), None),
+                (splitter.trace_split, (batch // 2, batch // 2)),
+            ):
+                answer: Any = child.call(of, *given, time_limit_s=_TIME_LIMIT_S)
+                assert not isinstance(answer, CallFailure | BatchSplitError), answer.message
+    return answer
 
 
 def simulated_row(row: dict[str, Any], alone: float, traces: SplitTraces) -> Row:
@@ -228,6 +241,7 @@ def simulated_row(row: dict[str, Any], alone: float, traces: SplitTraces) -> Row
     # The machines of 2017 had eight GPUs; later ones had as many as were used.
     text = f"{EIGHT if row['source'] == FIRST else row['gpus']}x{card}"
     parts = _parts(row, f"{text}-NVLink" if has_bridge else text, traces)
+    one_ns = parts.one.step_ns
     sizes = [op.parameter_bytes for op in traces.whole.ops if op.parameter_bytes]
     return Row(
         source=row["source"],
@@ -239,20 +253,24 @@ def simulated_row(row: dict[str, Any], alone: float, traces: SplitTraces) -> Row
         images_per_s=row["images_per_s"],
         parts=parts,
         bare=_parts(row, text, traces) if has_bridge else parts,
+        known=_parts(row, text, traces, row["batch_per_gpu"] / alone * NS_PER_S),
         facts={
             "GPUs": row["gpus"],
             "variables on the host": row["parameters_on"] == "cpu",
             "batch": row["batch_per_gpu"],
-            "step of one GPU": parts.one_ns,
+            "step of one GPU": one_ns,
             "bytes of variables": sum(sizes),
             "number of variables": len(sizes),
-            "bytes over the step": sum(sizes) / parts.one_ns,
-            "exchange beside kernels": (parts.beside_ns - parts.one_beside_ns) / parts.one_ns,
+            "bytes over the step": sum(sizes) / one_ns,
+            "exchange beside kernels": (parts.several[0].beside_ns - parts.one.beside_ns) / one_ns,
         },
     )
 
 
-def _parts(row: dict[str, Any], machine: str, traces: SplitTraces) -> Parts:
+def _parts(
+    row: dict[str, Any], machine: str, traces: SplitTraces, known_ns: float | None = None
+) -> Parts:
+    """Simulate a row; ``known_ns`` is what one GPU takes where that is known."""
     is_first, is_on_host = row["source"] == FIRST, row["parameters_on"] == "cpu"
     whole = read_hardware(machine)
     if is_first:
@@ -268,30 +286,45 @@ def _parts(row: dict[str, Any], machine: str, traces: SplitTraces) -> Parts:
     ring = ring_of_devices(several)
     if is_first:
         ring = replace(ring, bandwidth_bytes_per_s=ring_in_order(several))
-    with patch.dict(hardware_figures()["alike"], spread=0.0):
-        of_one = simulator_of(_unsplit(traces.whole, one, is_on_host=is_on_host), one, ())
-        of_all = simulator_of(split, several, (ring,))
-    spread = _shipped().spread
-    slower = of_all.scaled_at(several.device_names()[-1], slowest_of(row["gpus"]))
-    alone = _unsplit(traces.whole, one, is_on_host=is_on_host).placement
-    one_ns, step_ns = _step_ns(of_one, alone, 0.0), _step_ns(of_all, split.placement, 0.0)
-    return Parts(
-        one_ns=one_ns,
-        one_beside_ns=_step_ns(of_one, alone, 1.0) - one_ns,
-        step_ns=step_ns,
-        beside_ns=_step_ns(of_all, split.placement, 1.0) - step_ns,
-        slower_ns=(_step_ns(slower, split.placement, 0.0) - step_ns) / spread,
+    alone = _unsplit(traces.whole, one, is_on_host=is_on_host)
+    of_one, of_all = simulator_of(alone, one, ()), simulator_of(split, several, (ring,))
+    if known_ns is not None:
+        factor = known_ns / _step(of_one, alone.placement).step_ns
+        of_one = of_one.scaled_at(one.devices[0].name, factor)
+        for name in several.device_names():
+            of_all = of_all.scaled_at(name, factor)
+    several_steps = {
+        launch_ns: _step(
+            _launching(of_all, launch_ns * row["gpus"]), split.placement, several.devices[-1].name
+        )
+        for launch_ns in ((0,) if is_first else LAUNCHES_NS)
+    }
+    return Parts(_step(of_one, alone.placement), several_steps)
+
+
+def _launching(simulator: Simulator, launch_ns: int) -> Simulator:
+    """Return the same with a thread that launches all collectives, one after the other."""
+    if not launch_ns:
+        return simulator
+    *hosts, place = simulator.cluster.hosts
+    place = replace(place, launches_ahead=True, launch_overhead_ns=launch_ns)
+    return simulator.on(replace(simulator.cluster, hosts=(*hosts, place)))
+
+
+def _step(simulator: Simulator, placement: Placement, slowest: str | None = None) -> Step:
+    """Simulate a step; ``slowest`` is the device that is slower than the others."""
+    lossless, lossy = (
+        simulator.on(replace(simulator.cluster, sharing=Sharing(exchange_loss=loss)))
+        for loss in (0.0, 1.0)
     )
-
-
-def _step_ns(simulator: Simulator, placement: Placement, loss: float) -> int:
-    lossy = simulator.on(replace(simulator.cluster, sharing=Sharing(exchange_loss=loss)))
-    return lossy.outlined_step_ns(lossy.devices_of(placement))
-
-
-def _shipped() -> Constants:
-    figures = hardware_figures()
-    return Constants(figures["exchange"]["loss"], figures["alike"]["spread"])
+    device = simulator.devices_of(placement)
+    step_ns = lossless.outlined_step_ns(device)
+    beside_ns = lossy.outlined_step_ns(device) - step_ns
+    if slowest is None:
+        return Step(step_ns, beside_ns)
+    factor = slowest_of(len(simulator.cluster.devices))
+    even_ns = lossless.scaled_at(slowest, 1 / factor).outlined_step_ns(device)
+    return Step(step_ns, beside_ns, (step_ns - even_ns) / hardware_figures()["alike"]["spread"])
 
 
 def _efficiencies(rows: Iterable[Row], name: str, constants: Constants) -> list[float]:
@@ -303,10 +336,6 @@ class LeftOut(NamedTuple):
 
     constants: Constants
     within: float
-
-    def efficiency(self, parts: Parts) -> float:
-        """Return what they predict."""
-        return parts.efficiency(self.constants)
 
 
 def fitted(rows: Sequence[Row], name: str) -> LeftOut:
@@ -402,7 +431,7 @@ def _machines(known: _Known) -> list[bool]:
         ratio = one.images_per_s / other.images_per_s
         if is_pair and one.card != other.card and not 1 / _PAYS < ratio < _PAYS:
             ours, others = (
-                efficiency * row.batch / row.parts.one_ns
+                efficiency * row.batch / row.parts.one.step_ns
                 for row, efficiency in ((one, mine), (other, theirs))
             )
             right.append((ratio > 1) == (ours > others))
@@ -455,24 +484,30 @@ def _print_rows(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
 def print_misses(rows: Sequence[Row], shipped: Constants) -> None:
     """Print the largest misses, each with what would make it right.
 
-    These are: no bridge, another loss beside kernels, or so much more for each variable's exchange.
+    These are: no bridge, the published step of one GPU, another loss beside kernels, or so much
+    more for each variable's exchange.
     """
-    print("\n| row | published | shipped | bare | right with a loss of | or with, each variable |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "\n| row | published | shipped | bare | step known | right with a loss of | or with, each"
+    )
+    print("|---|---|---|---|---|---|---|")
 
     def error(row: Row) -> float:
         return abs(math.log(row.parts.efficiency(shipped) / row.published))
 
     for row in sorted(rows, key=error, reverse=True)[:_MISSES]:
-        found, bare = (parts.efficiency(shipped) for parts in (row.parts, row.bare))
-        lost_ns = row.parts.one_ns * (1 / row.published - 1 / found)
+        found, bare, known = (
+            parts.efficiency(shipped) for parts in (row.parts, row.bare, row.known)
+        )
+        one_ns, beside_ns = row.parts.one.step_ns, row.parts.several[0].beside_ns
+        lost_ns = one_ns * (1 / row.published - 1 / found)
         # Where next to nothing runs beside an exchange, no loss makes it right.
-        is_beside = row.parts.beside_ns > _BESIDE_SHARE * row.parts.one_ns
-        loss = shipped.loss + lost_ns / row.parts.beside_ns if is_beside else math.nan
+        is_beside = beside_ns > _BESIDE_SHARE * one_ns
+        loss = shipped.loss + lost_ns / beside_ns if is_beside else math.nan
         each_us = lost_ns / row.facts["number of variables"] / 1e3
         print(
             f"| {row.machine}, {row.model}, {row.gpus} | {row.published:.3f} | {found:.3f} "
-            f"| {bare:.3f} | {loss:.2f} | {each_us:.0f} µs |"
+            f"| {bare:.3f} | {known:.3f} | {loss:.2f} | {each_us:.0f} µs |"
         )
 
 

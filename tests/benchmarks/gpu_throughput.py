@@ -15,20 +15,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from model_tracing import traced_model
+from gpu_scaling import traced
 
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostBasis
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.machine.presets import read_hardware
-from placement_advisor.processes.children import preload
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.units import NS_PER_S
 
@@ -92,9 +90,8 @@ def predicted_steps(record: Path, *, is_fused: bool) -> Iterator[Step]:
     for row in rows:
         if row["source"] == SOURCE and row["gpus"] == 1:
             of_step[row["model"], row["batch_per_gpu"]].append(row)
-    preload()
     for (model, batch), published in of_step.items():
-        graph = traced_graph(model, batch, is_fused=is_fused)
+        graph = traced(f"trained({model!r}, {batch}, is_fused={is_fused})", batch).whole
         for row in published:
             there = read_hardware(row["gpu"])
             placement = placed(graph, there, on_host=row["parameters_on"] == "cpu")
@@ -109,20 +106,6 @@ def predicted_steps(record: Path, *, is_fused: bool) -> Iterator[Step]:
                 kernels_ns=after_ns,
                 assumed_share=assumed,
             )
-
-
-def traced_graph(model: str, batch: int, *, is_fused: bool) -> OpGraph:
-    """Return the graph of a training step."""
-    with tempfile.TemporaryDirectory() as folder:
-        path, bundle = Path(folder) / "model.py", Path(folder) / "bundle"
-        bundle.mkdir()
-        path.write_text(
-            "from published_models import trained\n"
-            f"model, dataset = trained({model!r}, {batch}, is_fused={is_fused})\n"
-        )
-        traced = traced_model(path, "train", bundle)
-    assert traced is not None
-    return traced.graph
 
 
 def without_datasheet(there: Cluster) -> Cluster:

@@ -49,7 +49,6 @@ from placement_advisor.machine.presets import read_hardware
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from placement_advisor.candidates.batch_split.split_graph import SplitTraces
 
 _EIGHT = 8
 # What to call for a batch, by the end of the model's name and the beginning of the section.
@@ -194,11 +193,7 @@ def simulated_rates(record: Path) -> list[Rate]:
     return found
 
 
-@cache
-def _traces(call: str, batch: int) -> SplitTraces:
-    found = traced(call, batch)
-    assert not isinstance(found, str), found
-    return found
+_traces = cache(traced)
 
 
 @cache

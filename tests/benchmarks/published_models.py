@@ -1,7 +1,8 @@
 """The models of published throughputs, compiled to be trained by SGD on batches of zeros.
 
-The published models normalised batches in one fused op (`convnet_builder.py` of
-tf_cnn_benchmarks); Keras 3 takes about twenty ops for it. Both can be built.
+The published models normalised batches in one fused op, after convolutions without biases
+(`convnet_builder.py` of tf_cnn_benchmarks). Keras 3 takes about twenty ops for it, and its ResNets
+have biases as well. Both can be built.
 """
 
 from __future__ import annotations
@@ -38,12 +39,21 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
         return normalised
 
 
+class UnbiasedConvolution(keras.layers.Conv2D):
+    """Keras's convolution without biases, whatever it is asked for."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **{**options, "use_bias": False})
+
+
 def trained(name: str, batch: int, *, is_fused: bool) -> tuple[keras.Model, tf.data.Dataset]:
     """Return a compiled model by its name in the record, and one batch for it."""
     build, pixels = MODELS[name]
     images = keras.Input((pixels, pixels, 3), batch, name="images")
-    normalisation = FusedBatchNormalization if is_fused else keras.layers.BatchNormalization
-    with patch.object(keras_layers, "BatchNormalization", normalisation):
+    layers = keras.layers
+    normalisation = FusedBatchNormalization if is_fused else layers.BatchNormalization
+    convolution = UnbiasedConvolution if is_fused and "resnet" in name else layers.Conv2D
+    with patch.multiple(keras_layers, BatchNormalization=normalisation, Conv2D=convolution):
         model = build(images)
     model.compile(optimizer="sgd", loss="sparse_categorical_crossentropy")
     zeros = tf.data.Dataset.from_tensors(0).map(

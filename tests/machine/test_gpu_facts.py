@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from math import log2
+
 import pytest
 
 from placement_advisor.errors import AdvisorError
@@ -36,6 +38,10 @@ def test_the_peak_is_that_of_whole_multiprocessors_at_a_plausible_clock(name):
     lanes = {3.7: 192, 6.0: 64, 7.0: 64, 7.5: 64, 8.0: 64}.get(facts.capability, 128)
     clock_hz = facts.peak_flops_per_s / (2 * lanes * facts.multiprocessors)
     assert 0.8e9 < clock_hz < 2.6e9
+    # Units do a power of two as many; H100's are rated at a clock that is 8 % lower.
+    for peak in filter(None, (facts.tf32_flops_per_s, facts.half_flops_per_s)):
+        doublings = log2(peak / facts.peak_flops_per_s)
+        assert doublings == pytest.approx(round(doublings), abs=0.12)
 
 
 @pytest.mark.parametrize(
