@@ -164,7 +164,7 @@ def test_loading_imports_neither_tensorflow_nor_networkx(tmp_path):
         (("schema_version",), 2, "schema_version: 2 is newer than the 1 that this advisor reads"),
         (("schema_version",), "1", "schema_version: '1' is not a version"),
         (("schema_version",), 0, "schema_version: 0 is not a version"),
-        (("ops",), {}, "ops: {} is not a list"),
+        (("ops",), 5, "ops: 5 is not a list"),
         (("ops", 1), 5, "ops[1]: 5 is not [name, kind, role, "),
         (("ops", 1, "name"), 5, "ops[1].name: 5 is not a string"),
         (("ops", 1, "name"), "a", "op 'a' appears twice in the graph"),

@@ -289,6 +289,7 @@ def _says(pattern, name):
 def test_names_that_begin_alike_are_one_pattern():
     assert name_patterns(["user_conv", "user_dense"], TOWERS) == ["user_*"]
     assert name_patterns(["user_conv", "rating"], TOWERS) == ["user_conv", "rating"]
+    assert name_patterns(["user_conv"], ["user_conv", "rating"]) == ["user_conv"]
 
 
 def test_blocks_that_count_up_are_a_range():

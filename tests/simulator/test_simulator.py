@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
 
+import numpy as np
 import pytest
 from drawn_cases import cases
 from hypothesis import given
@@ -30,6 +31,7 @@ from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Cluster, CopyWork, Device, Dispatch, Sharing
 from placement_advisor.measurement.invariants import schedule_violations
+from placement_advisor.simulator.arrays import Repetition
 from placement_advisor.simulator.schedule import hidden_ns
 from placement_advisor.simulator.simulator import Origin, simulation
 
@@ -458,6 +460,18 @@ def simulated(*costs):
     cluster = Cluster(devices=(Device(name="a", kind="CPU"),), links=())
     origin = Origin(graph_file="", placement_file="", machine="", renamed={})
     return simulation(graph, placement, {"a": table}, cluster, origin)
+
+
+def test_a_step_with_copies_of_an_op_by_hand():
+    ops = {"x": ("b", 100, 8), "y": ("a", 200, 50), "z": ("a", 30, 4), "end": ("a", 5)}
+    step = wired(ops, "x -> y, y -> z, z -> end")
+    only_z = np.array([False, False, True, False])
+    twice = Repetition(times=2, ops=only_z, on_next=only_z, dealt=np.zeros(4, bool))
+    simulator = step.simulator()
+    found = simulator.outline(simulator.devices_of(step.placement), twice)
+    assert (found.op.tolist(), found.place.tolist()) == ([0, 1, 2, 2, 3], [1, 0, 0, 1, 0])
+    # x and its way to a, y, the way of its tensor to b, z there, and the way of that back.
+    assert found.step_ns == 100 + 18 + 200 + 60 + 30 + 14 + 5
 
 
 def test_shares_of_the_time_say_where_costs_come_from():

@@ -33,11 +33,7 @@ def signature(kind, inputs, outputs=(), constants=None, **attributes):
     )
 
 
-def work(kind, inputs, outputs=(), constants=None, **attributes):
-    return work_of(signature(kind, inputs, outputs, constants, **attributes))
-
-
 def counts(kind, inputs, outputs=(), constants=None, **attributes):
     """Return flops and bytes accessed."""
-    found = work(kind, inputs, outputs, constants, **attributes)
+    found = work_of(signature(kind, inputs, outputs, constants, **attributes))
     return found.flops, found.bytes_accessed

@@ -4,7 +4,7 @@ import math
 
 from hypothesis import given
 from layer_models import model
-from op_graphs import graphs
+from op_graphs import graphs, sized
 
 from placement_advisor.graph.layer_structure import (
     MAX_BRANCH_VISITS,
@@ -21,6 +21,14 @@ from placement_advisor.graph.layer_structure import (
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
+
+
+def wrapping(*wires):
+    """Return a model with a layer `outer` around a layer `within`, and what else there is."""
+    graph = model(*wires, "before -> within", "within -> after")
+    layers = {"before": "outer", "after": "outer"}
+    ops = [each._replace(layer=layers.get(each.name, each.layer)) for each in graph.ops]
+    return OpGraph(ops, graph.edges)
 
 
 def found(graph):
@@ -62,15 +70,7 @@ def test_what_counts_reads_a_variable_or_does_a_hundredth_of_the_arithmetic():
 
 
 def test_a_layer_that_wraps_another_is_no_join_of_it():
-    ops = [
-        Op("x", "Placeholder", Role.INPUT),
-        *[
-            Op(name, "MatMul", layer=layer, flops=1)
-            for name, layer in (("before", "outer"), ("inner", "inner"), ("after", "outer"))
-        ],
-    ]
-    ends = [("x", "before"), ("before", "inner"), ("inner", "after")]
-    assert found(OpGraph(ops, [Edge(*pair, 0, 8) for pair in ends])) == ()
+    assert found(wrapping("in -> before")) == ()
 
 
 @given(graphs())
@@ -102,10 +102,7 @@ def test_towers_come_one_after_the_other_with_their_heads_and_a_decoder_after_it
         "enc -> key1", "d1 key1 -> d2", "d2 d -> d3", "enc -> key2", "d3 key2 -> d4", "d4 d3 -> d5",
     )  # fmt: skip
     assert order(graph) == "e e1 enc d d1 key1 d2 d3 key2 d4 d5"
-    names = {"before": "outer", "within": "inner", "after": "outer", "end": "end"}
-    ops = [Op(name, "K", layer=layer) for name, layer in names.items()]
-    pairs = [("before", "within"), ("within", "after"), ("after", "end")]
-    assert order(OpGraph(ops, [Edge(*pair, 0, 8) for pair in pairs])) == "inner outer end"
+    assert order(wrapping("after -> end")) == "within outer end"
 
 
 @given(graphs())
@@ -152,6 +149,7 @@ def test_branches_by_hand():
     graph = model("in -> x", "x -> a", "x mask -> b", "a b -> sum", "in2 -> mask")
     assert regions_of(graph) == [("x", "sum", (("a",), ("b",)), False)]
     assert regions_of(model("in -> a", "a -> b", "b -> c")) == []
+    assert regions_of(wrapping("after -> a", "after -> b", "a b -> end")) == []
     dense = model("in -> x", "x -> a", "x a -> b", "x a b -> c", "a b c -> end", "x -> a")
     assert [branches for *_, branches, _ in regions_of(dense)] == [
         (("a", "b", "c"),) if fork == "x" else branches
@@ -236,6 +234,13 @@ def test_blocks_that_repeat_by_hand():
     )  # fmt: skip
     assert blocks_of(graph) == [["a1", "a2", "a3"], ["b1", "b2", "b3"]]
     assert blocks_of(model("in -> a", "a -> b", kinds={"a": "Conv2D"})) == []
+    # One reads a larger tensor, and two that are alike do not feed one another.
+    graph = model("in -> a", "a -> b")
+    larger = graph.ops[0]._replace(output_bytes=(16,))
+    assert blocks_of(sized([larger, *graph.ops[1:]], graph.edges)) == []
+    kinds = {"a2": "Add", "b2": "Add", "dot": "Dot"}
+    graph = model("in -> a", "in -> b", "a -> a2", "b -> b2", "a2 b2 -> dot", kinds=kinds)
+    assert blocks_of(graph) == []
     # Both pairs hold a MatMul and an Add; in the second the Add does not read the first's Add.
     kinds = {"x": "Cast", "add1": "Add", "add2": "Add"}
     graph = model(
