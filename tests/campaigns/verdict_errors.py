@@ -10,9 +10,9 @@ the rounds at which an analysis looks for them.
 
 Noise:
 
-- *at rest*: `rounds.jsonl`, the same placement timed beside seven copies of itself on this testbed
-  (`tests/benchmarks/round_noise.py`). Blocks of rounds are drawn from one model with all their
-  turns, so that what comes and goes, and what is common to a round, stays.
+- *at rest*: `rounds.jsonl`, the same placement timed beside seven copies of itself on this testbed.
+  Blocks of rounds are drawn from one model with all their turns, so that what comes and goes, and
+  what is common to a round, stays.
 - *busy*: `rounds_busy.jsonl`, the same while other work ran beside it.
 - *drawn*: tails of a t distribution with 3 degrees of freedom, 8 % between rounds, a tenth of which
   is carried over to the next round (the recorded copies' ratios show no more); the machine's speed
