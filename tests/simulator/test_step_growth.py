@@ -167,9 +167,9 @@ def test_before_any_run_the_ratio_is_the_simulated_one():
 
 
 def test_what_runs_took_longer_is_expected_of_others_in_part_by_hand():
-    found = PredictionCorrection(SENSITIVITY, [seen(1, 1.2)]).ratio(SPLITS[0])
-    # The common amount has a hundredth as its variance, the rest 0.0144.
-    assert found.ratio / SIMULATED[0] == pytest.approx(1.2 ** (0.0100 / 0.0244))
+    found = PredictionCorrection(SENSITIVITY, [seen(1, 1.2, 0.16)]).ratio(SPLITS[0])
+    # The common amount has a hundredth as its variance, the rest 0.0144, the measurement 0.0256.
+    assert found.ratio / SIMULATED[0] == pytest.approx(1.2 ** (0.01 / 0.05))
     assert found.runs == 1
 
 
