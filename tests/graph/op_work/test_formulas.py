@@ -25,6 +25,7 @@ WAVES = tensor(3, 1024, dtype="complex64")
 # out. The filter is rearranged: read and written once more.
 N, H, W, K, C, F = 8, 28, 30, 3, 16, 32
 CONV = 2 * N * H * W * K * K * C * F
+SIZES = {1: [K, K, C, F]}
 IMAGE, FILTER, RESULT = tensor(N, H, W, C), tensor(K, K, C, F), tensor(N, H, W, F)
 CONV_BYTES = 4 * (N * H * W * C + 3 * K * K * C * F + N * H * W * F)
 DEPTH, DEPTH_RESULT = tensor(K, K, C, 2), tensor(N, H, W, 2 * C)
@@ -173,24 +174,8 @@ def row(kind, inputs, outputs, flops, size_bytes=ANY, **more):
         row("Conv2DBackpropInput", [ints(4), FILTER, RESULT], [IMAGE], CONV, CONV_BYTES + 16),
         row("Conv2DBackpropFilter", [IMAGE, ints(4), RESULT], [FILTER], CONV, CONV_BYTES + 16),
         row("Conv2DBackpropFilter", [IMAGE, ints(4), RESULT], [UNKNOWN], None, None),
-        row(
-            "Conv2DBackpropFilter",
-            [IMAGE, ints(4), RESULT],
-            [UNKNOWN],
-            CONV,
-            None,
-            constants={1: [K, K, C, F]},
-        ),
+        row("Conv2DBackpropFilter", [IMAGE, ints(4), RESULT], [UNKNOWN], CONV, constants=SIZES),
         row("Conv2D", [tensor(N, C, H, W), FILTER], [tensor(N, F, H, W)], CONV, data_format="NCHW"),
-        # 7 × 7 with stride 2 on 11 × 11: 3 × 3 results of 2 filters on 1 channel.
-        row(
-            "Conv2D",
-            [tensor(1, 11, 11, 1), tensor(7, 7, 1, 2)],
-            [tensor(1, 3, 3, 2)],
-            2 * 9 * 49 * 2,
-            padding="VALID",
-            strides=[1, 2, 2, 1],
-        ),
         # Four groups: each filter sees a quarter of the channels.
         row("Conv2D", [IMAGE, tensor(K, K, C // 4, F)], [RESULT], CONV // 4),
         row(
