@@ -1,8 +1,8 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from placed_steps import edge, op, placed_steps
+from hypothesis import example, given
+from placed_steps import edge, op, placed, placed_steps
 
 from placement_advisor.graph.op import CONTROL_PORT, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
@@ -357,7 +357,18 @@ def test_a_peak_holds_at_least_its_largest_op_and_at_most_all_there_is(step):
         assert peak.at_ns <= schedule.step_ns
 
 
+TWO_CONSTANTS = placed(
+    OpGraph(
+        [*(op(name, 8, role=Role.CONSTANT) for name in ("one", "two")), op("sum", 8)],
+        [edge("one", "sum", 8), edge("two", "sum", 8)],
+    ),
+    {"sum": "a"},
+    {"sum": 1},
+)
+
+
 @given(placed_steps(hosts=True))
+@example(TWO_CONSTANTS)
 def test_a_device_replayed_alone_holds_what_it_holds_beside_others(step):
     simulator, names = step.simulator(), step.cluster.device_names()
     schedule = step.simulate()
