@@ -238,13 +238,12 @@ def may_reuse(kind: str, port: int) -> bool:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Buffer:
-    """Memory on one device, free when nobody holds it; ``born`` and ``freed`` count changes."""
+    """Memory on one device, free when nobody holds it; ``freed`` counts those taken until then."""
 
     name: str
     held: schedules.BufferUse
     size_bytes: int
     holders: int
-    born: int
     freed: int | None = None
 
 
@@ -253,19 +252,17 @@ class MemoryTracker:
 
     def __init__(self) -> None:
         self._buffers: list[Buffer] = []
-        self._changes = 0
         self._held_bytes = self._resident_bytes = 0
-        self._peak_bytes = self._peak_ns = self._peak_change = 0
+        self._peak_bytes = self._peak_ns = self._peak_count = 0
 
     def take(self, name: str, held: schedules.BufferUse, size_bytes: int, now_ns: int) -> Buffer:
         """Return a new buffer with one holder."""
-        buffer = Buffer(name=name, held=held, size_bytes=size_bytes, holders=1, born=self._changes)
+        buffer = Buffer(name=name, held=held, size_bytes=size_bytes, holders=1)
         self._buffers.append(buffer)
         self._held_bytes += size_bytes
         if self._held_bytes > self._peak_bytes:
             self._peak_bytes = self._held_bytes
-            self._peak_ns, self._peak_change = now_ns, self._changes
-        self._changes += 1
+            self._peak_ns, self._peak_count = now_ns, len(self._buffers)
         return buffer
 
     def reside(self, name: str, held: schedules.BufferUse, size_bytes: int) -> Buffer:
@@ -278,16 +275,14 @@ class MemoryTracker:
         buffer.holders -= 1
         if not buffer.holders:
             self._held_bytes -= buffer.size_bytes
-            buffer.freed = self._changes
-            self._changes += 1
+            buffer.freed = len(self._buffers)
 
     def peak(self) -> schedules.PeakMemory:
         """Return the peak so far."""
-        moment = self._peak_change
         there = [
             buffer
-            for buffer in self._buffers
-            if buffer.born <= moment and (buffer.freed is None or buffer.freed > moment)
+            for buffer in self._buffers[: self._peak_count]
+            if buffer.freed is None or buffer.freed >= self._peak_count
         ]
         there.sort(key=lambda buffer: -buffer.size_bytes)
         rest: Counter[schedules.BufferUse] = Counter()

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from step_graphs import Call, deepconn, models, training_step
 
-from placement_advisor.candidates.by_layer import place_by_layer
+from placement_advisor.candidates.by_layer import listed, place_by_layer
 from placement_advisor.graph.layer_view import layer_view, membership
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
@@ -79,6 +79,8 @@ def test_a_running_metric_sits_with_the_loss_that_it_sums():
     device_of = place_by_layer(graph, {"loss": "d1"}, {}, "d0")
     metric = [name for name in device_of if name.startswith("metric")]
     assert {device_of[name] for name in metric} == {"d1"}
+    graph = graph_of("x Relu - a; y Relu - b < x; g ReluGrad backward a < y; sum Add update < y g")
+    assert place_by_layer(graph, {"a": "d1", "b": "d2"}, {}, "d0")["sum"] == "d2"
 
 
 def test_an_input_goes_with_its_first_reader_unless_its_own_layer_has_a_device():
@@ -88,6 +90,8 @@ def test_an_input_goes_with_its_first_reader_unless_its_own_layer_has_a_device()
     named = graph_of("x Placeholder input feed; y Relu - a < x")
     assert place_by_layer(named, {"a": "d1", "feed": "d2"}, {}, "d0")["x"] == "d2"
     assert place_by_layer(named, {"a": "d1"}, {}, "d0")["x"] == "d1"
+    again = graph_of("x Placeholder input; y Relu - b < x; g ReluGrad backward a < x y")
+    assert place_by_layer(again, {"a": "d1", "b": "d2"}, {}, "d0")["x"] == "d2"
 
 
 def test_what_is_computed_for_one_variable_sits_with_it_wherever_its_gradient_comes_from():
@@ -150,6 +154,10 @@ def test_ops_outside_layers_join_the_layer_that_feeds_them_or_stand_alone():
         "a": "A", "b": "B", "relu": "A", "add": "add", "mean": "add", "shift": "add",
     }  # fmt: skip
     assert member.free == {"shift"}
+
+
+def test_reasons_name_three_at_most():
+    assert (listed("abc"), listed("abcd")) == ("a, b and c", "a, b, c and 1 more")
 
 
 @cases(80)

@@ -9,6 +9,7 @@ from placement_advisor.cost.batch import (
     Throughput,
     best_split,
     fit_batch_time,
+    larger_batch,
     split_step,
 )
 from placement_advisor.errors import AdvisorError
@@ -43,8 +44,14 @@ def test_a_fit_weighs_relative_errors():
 def test_a_synchronous_step_waits_for_the_slowest_card():
     # 10 + 40 against 10 + 2 · 20 ms.
     step = split_step([FAST, SLOW], [40, 20])
-    assert step.slowest_ns == 50 * MS
+    assert (step.slowest_ns, FAST.step_ns(0)) == (50 * MS, 0)
     assert step.most_samples_per_s == pytest.approx(1200)
+
+
+def test_the_best_rate_of_an_even_step_is_that_of_a_further_sample():
+    # It takes 1,000 ns and 10 for each sample.
+    found = larger_batch(lambda n: 1_000 + 10 * n, 8, is_even=True)
+    assert found.best_samples_per_s == pytest.approx(1e8)
 
 
 @pytest.mark.parametrize(

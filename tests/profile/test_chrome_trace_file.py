@@ -54,6 +54,8 @@ def test_kineto_tells_kernels_and_copies_by_category(tmp_path):
     (route,) = profile.routes
     assert route.route == Route("GPU:0", "GPU:1", CopyKind.PEER)
     assert (route.count, route.size_bytes, route.time_ns) == (1, 4096, 100_000)
+    instant = {"ph": "X", "cat": "kernel", "ts": 1, "args": {"device": 1}}
+    assert read(tmp_path / "trace.json", [instant]).devices[-1].device == "GPU:1"
 
 
 def test_a_pytorch_trace_and_a_timeline_of_tensorflow_1_are_called_so(tmp_path):
@@ -109,6 +111,8 @@ def test_tensorboard_tells_them_by_planes_and_streams_packed_or_not(tmp_path):
         (b"[" * 100_000, "is corrupt"),
         (b'{"traceEvents": 3}', "no list of traceEvents"),
         (b"[]", "shows no GPU at work"),
+        (b'[{"ph": "M", "args": 3}]', "shows no GPU at work"),
+        (b'[{"ph":"X","cat":"kernel","ts":1,"args":{"device":9999999}}]', "shows no GPU at work"),
         (b'[{"ph": "X", "cat": "kernel", "name": "k", "ts": 1e300}]', "shows no GPU at work"),
         (b'[{"ph": "X", "cat": "kernel", "ts": %s}]' % (b"9" * 400), "shows no GPU at work"),
     ],

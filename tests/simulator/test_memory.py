@@ -1,13 +1,13 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from placed_steps import edge, op, placed_steps
+from hypothesis import example, given
+from placed_steps import edge, op, placed, placed_steps
 
 from placement_advisor.graph.op import CONTROL_PORT, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Device
-from placement_advisor.simulator.memory import MemoryTracker, peak_memory
+from placement_advisor.simulator.memory import Constants, DeviceFlow, MemoryTracker, peak_memory
 from placement_advisor.simulator.schedule import (
     MAX_CONTRIBUTORS,
     BufferUse,
@@ -355,3 +355,25 @@ def test_a_peak_holds_at_least_its_largest_op_and_at_most_all_there_is(step):
         assert named + sum(peak.rest_bytes.values()) == peak.size_bytes
         assert len(peak.contributors) <= MAX_CONTRIBUTORS
         assert peak.at_ns <= schedule.step_ns
+
+
+TWO_CONSTANTS = placed(
+    OpGraph(
+        [*(op(name, 8, role=Role.CONSTANT) for name in ("one", "two")), op("sum", 8)],
+        [edge("one", "sum", 8), edge("two", "sum", 8)],
+    ),
+    {"sum": "a"},
+    {"sum": 1},
+)
+
+
+@given(placed_steps(hosts=True))
+@example(TWO_CONSTANTS)
+def test_a_device_replayed_alone_holds_what_it_holds_beside_others(step):
+    simulator, names = step.simulator(), step.cluster.device_names()
+    schedule = step.simulate()
+    peaks = peak_memory(step.graph, schedule.runs, schedule.transfers, names)
+    outline = simulator.outline(simulator.devices_of(step.placement))
+    for place, name in enumerate(names):
+        flow = DeviceFlow(outline, place, simulator.ops, Constants(step.graph))
+        assert flow.peak() == peaks[name]

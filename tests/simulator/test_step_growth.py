@@ -167,9 +167,12 @@ def test_before_any_run_the_ratio_is_the_simulated_one():
 
 
 def test_what_runs_took_longer_is_expected_of_others_in_part_by_hand():
-    found = PredictionCorrection(SENSITIVITY, [seen(1, 1.2)]).ratio(SPLITS[0])
-    # The common amount has a hundredth as its variance, the rest 0.0144.
-    assert found.ratio / SIMULATED[0] == pytest.approx(1.2 ** (0.0100 / 0.0244))
+    found = PredictionCorrection(SENSITIVITY, [seen(1, 1.2, 0.16)]).ratio(SPLITS[0])
+    # The common amount has a hundredth as its variance, the rest 0.0144, the measurement 0.0256.
+    assert found.ratio / SIMULATED[0] == pytest.approx(1.2 ** (0.01 / 0.05))
+    # Of the common amount 1 / (100 + 25) are left.
+    width = math.exp(2 * NINE_IN_TEN * math.sqrt(0.008 + 0.0144))
+    assert found.high / found.low == pytest.approx(width)
     assert found.runs == 1
 
 
@@ -184,12 +187,3 @@ def test_the_more_runs_agree_the_nearer_it_is_and_the_narrower_its_range():
     assert widths == sorted(widths, reverse=True)
     assert times[-1] == pytest.approx(1.2, rel=1e-3)
     assert widths[-1] == pytest.approx(math.exp(2 * NINE_IN_TEN * REST), rel=1e-3)
-
-
-def test_a_run_that_wavers_teaches_less():
-    sure, unsure = (
-        PredictionCorrection(SENSITIVITY, [seen(1, 1.2, deviation)]).ratio(SPLITS[0])
-        for deviation in (0.01, 0.5)
-    )
-    assert SIMULATED[0] < unsure.ratio < sure.ratio
-    assert unsure.high / unsure.low > sure.high / sure.low

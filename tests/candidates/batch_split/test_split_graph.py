@@ -30,26 +30,23 @@ def split(*shares):
 
 
 def test_each_replica_computes_its_share_and_the_update_reads_the_weighted_mean():
-    graph = split(3, 1).graph
+    found = split(3, 1)
+    graph = found.graph
     assert graph.op("replica_0/product").output_bytes == (24,)
     assert graph.op("replica_1/product").output_bytes == (8,)
     assert "product" not in graph
     assert [each.name for each in graph.ops if each.role is Role.UPDATE] == ["update"]
-    graph = split(3, 1).graph
-    assert {e.producer for e in graph.inputs_of("update")} == {
-        "weights",
-        "rate",
-        "replicas/gradient/merged",
-    }
+    read = {e.producer for e in graph.inputs_of("update")}
+    assert read == {"weights", "rate", "replicas/gradient/merged"}
     merged = graph.inputs_of("replicas/gradient/merged")
     assert {e.producer for e in merged} == {
         "replica_0/gradient/weighted",
         "replica_1/gradient/weighted",
     }
     assert {e.size_bytes for e in merged} == {16}
-    joined = split(3, 1).graph.op("replicas/gradient/merged")
+    joined = graph.op("replicas/gradient/merged")
     assert (joined.kind, joined.bytes_accessed, joined.role) == ("AddN", 48, Role.BACKWARD)
-    found = split(3, 1)
+    assert found.last == 1
     assert found.source["replica_1/product"] == (1, "product")
     assert found.source["update"] == (None, "update")
     assert "replicas/loss/merged" not in found.source

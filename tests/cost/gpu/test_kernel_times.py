@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placement_advisor.cost.gpu.assumed_times import family_bases
 from placement_advisor.cost.gpu.kernel_times import (
     ALL_CHIPS,
     OPS,
@@ -18,6 +19,7 @@ from placement_advisor.cost.gpu.kernel_times import (
 )
 from placement_advisor.cost.table import ASSUMED_WITHIN
 from placement_advisor.graph.op import DIMENSIONS, Arithmetic, Kernel, KernelFamily
+from placement_advisor.machine.devices import Device
 from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
 
 SHIPPED = tomllib.loads(
@@ -62,6 +64,9 @@ def test_convolutions_that_the_record_lacks_are_assumed(changed):
     assert (time.basis, time.within) == (KernelBasis.ASSUMED, None)
     known = kernel_time("conv", (32, 64, 64, 3, 14, 1, 1), gpu_facts("T4"))
     assert known.basis is KernelBasis.FITTED
+    bases = family_bases(Device(name="a", kind="GPU", gpu="T4"))
+    assert bases[KernelFamily.CONV] == (KernelBasis.FITTED, SHIPPED["errors"]["conv"]["fitted"])
+    assert bases[KernelFamily.CONV_BY_INPUT] == (KernelBasis.ASSUMED, None)
 
 
 def test_a_convolution_of_the_record_is_the_same_with_its_sizes_along_both_axes():

@@ -20,11 +20,13 @@ ROWS, PLACES = tensor(20, 8), ints(20)  # 640 and 80 bytes
 ZEROS, MANY = tensor(50, 8), tensor(1_000, 8)
 LONGS, WORDS, LONG = tensor(20, dtype="int64"), tensor(20, dtype="string"), tensor(dtype="int64")
 STATE, SCALAR, GRADIENT = variable(100), tensor(), tensor(100)
+SPARSE = [*[variable(1_000, 8)] * 2, SCALAR, SCALAR, ROWS, PLACES]
 WAVES = tensor(3, 1024, dtype="complex64")
 # 2 · N · H · W · K · K · C · F for a batch N of H × W results, K × K filters, C channels in and F
 # out. The filter is rearranged: read and written once more.
 N, H, W, K, C, F = 8, 28, 30, 3, 16, 32
 CONV = 2 * N * H * W * K * K * C * F
+SIZES = {1: [K, K, C, F]}
 IMAGE, FILTER, RESULT = tensor(N, H, W, C), tensor(K, K, C, F), tensor(N, H, W, F)
 CONV_BYTES = 4 * (N * H * W * C + 3 * K * K * C * F + N * H * W * F)
 DEPTH, DEPTH_RESULT = tensor(K, K, C, 2), tensor(N, H, W, 2 * C)
@@ -37,9 +39,11 @@ WINDOW = {"ksize": [1, 2, 2, 1]}
 # (2 × 3) · (3 × 5): 2 · 5 results, 3 multiply-adds each; 6 + 15 + 10 numbers.
 LEFT, RIGHT, PRODUCT = tensor(2, 3), tensor(3, 5), tensor(2, 5)
 # Batch normalization of 60 elements of 3 channels; vectors are scale, offset, mean and variance.
-Y, VECTORS = tensor(4, 5, 3), [tensor(3)] * 4
+Y = tensor(4, 5, 3)
+STATED = [Y, *[tensor(3)] * 4]
 # An LSTM has three gates, two tanh, products and sums of the state beside its products.
 LSTM, GRU = 3 * SIGMOID + 2 * TANH + 8, 2 * SIGMOID + TANH + 8
+LSTM_INPUTS = [LONG, tensor(10, 4, 8), *[tensor(4, 16)] * 2, tensor(24, 64)]
 GRU_INPUTS = [tensor(4, 8), tensor(4, 16), tensor(24, 32), tensor(24, 16)]
 BOXES = [tensor(50, 4), tensor(50), ints()]
 FREE = """
@@ -140,25 +144,13 @@ def row(kind, inputs, outputs, flops, size_bytes=ANY, **more):
         row("AssignAddVariableOp", [STATE, GRADIENT], [], ANY, 3 * 400),
         row("AssignVariableOp", [STATE, GRADIENT], [], ANY, 2 * 400),
         row("ApplyMomentum", [GRADIENT, GRADIENT, SCALAR, GRADIENT, SCALAR], [], ANY, 5 * 400),
-        row(
-            "ResourceSparseApplyAdagradV2",
-            [*[variable(1_000, 8)] * 2, SCALAR, SCALAR, ROWS, PLACES],
-            [],
-            ANY,
-            5 * 640 + 80,
-        ),
+        row("ResourceSparseApplyAdagradV2", SPARSE, [], ANY, 5 * 640 + 80),
         # Products: a transposed left side sums over its rows, a broadcast side is read once.
         row("MatMul", [LEFT, RIGHT], [PRODUCT], 60, 124),
         row("MatMul", [tensor(3, 2), RIGHT], [PRODUCT], 60, transpose_a=True),
         row("MatMul", [LEFT, UNKNOWN], [PRODUCT], 60, None),
         row("BatchMatMul", [tensor(7, 3, 2), tensor(7, 3, 5)], [tensor(7, 2, 5)], 420, adj_x=True),
-        row(
-            "BatchMatMulV2",
-            [tensor(8, 12, 128, 64), tensor(1, 1, 64, 128)],
-            [tensor(8, 12, 128, 128)],
-            2 * 8 * 12 * 128 * 128 * 64,
-            4 * (8 * 12 * 128 * 64 + 64 * 128 + 8 * 12 * 128 * 128),
-        ),
+        row("BatchMatMulV2", [tensor(9, 6, 4), tensor(4, 5)], [tensor(9, 6, 5)], 2_160, 4 * 506),
         row("_FusedMatMul", [LEFT, RIGHT, tensor(5)], [PRODUCT], None, 144, fused_ops=["NoneSuch"]),
         # 10 stored values times 4 columns. For each of them a row of the dense side is read, and a
         # row of the result read and written; indices and shape are of 8 bytes.
@@ -173,24 +165,8 @@ def row(kind, inputs, outputs, flops, size_bytes=ANY, **more):
         row("Conv2DBackpropInput", [ints(4), FILTER, RESULT], [IMAGE], CONV, CONV_BYTES + 16),
         row("Conv2DBackpropFilter", [IMAGE, ints(4), RESULT], [FILTER], CONV, CONV_BYTES + 16),
         row("Conv2DBackpropFilter", [IMAGE, ints(4), RESULT], [UNKNOWN], None, None),
-        row(
-            "Conv2DBackpropFilter",
-            [IMAGE, ints(4), RESULT],
-            [UNKNOWN],
-            CONV,
-            None,
-            constants={1: [K, K, C, F]},
-        ),
+        row("Conv2DBackpropFilter", [IMAGE, ints(4), RESULT], [UNKNOWN], CONV, constants=SIZES),
         row("Conv2D", [tensor(N, C, H, W), FILTER], [tensor(N, F, H, W)], CONV, data_format="NCHW"),
-        # 7 × 7 with stride 2 on 11 × 11: 3 × 3 results of 2 filters on 1 channel.
-        row(
-            "Conv2D",
-            [tensor(1, 11, 11, 1), tensor(7, 7, 1, 2)],
-            [tensor(1, 3, 3, 2)],
-            2 * 9 * 49 * 2,
-            padding="VALID",
-            strides=[1, 2, 2, 1],
-        ),
         # Four groups: each filter sees a quarter of the channels.
         row("Conv2D", [IMAGE, tensor(K, K, C // 4, F)], [RESULT], CONV // 4),
         row(
@@ -207,15 +183,8 @@ def row(kind, inputs, outputs, flops, size_bytes=ANY, **more):
         row("MaxPoolGrad", [PICTURE, POOLED, POOLED], [PICTURE], 12 * 5, 4 * 120, **WINDOW),
         row("AvgPoolGrad", [ints(4), POOLED], [PICTURE], 12 * 5, **WINDOW),
         # In training: mean 1, variance 3, scale 2; the input is read twice.
-        row(
-            "FusedBatchNormV3",
-            [Y, *VECTORS],
-            [Y, *VECTORS],
-            60 * 6,
-            4 * (3 * 60 + 8 * 3),
-            is_training=True,
-        ),
-        row("FusedBatchNorm", [Y, *VECTORS], [Y], 120, 4 * (2 * 60 + 4 * 3), is_training=False),
+        row("FusedBatchNormV3", STATED, STATED, 360, 4 * (3 * 60 + 8 * 3), is_training=True),
+        row("FusedBatchNorm", STATED, [Y], 120, 4 * (2 * 60 + 4 * 3), is_training=False),
         row("FusedBatchNormGradV3", [Y, Y], [Y], 60 * 10, 4 * 5 * 60, is_training=True),
         # Two LSTM layers of 16 units on 10 steps of 4 × 8; the second one reads 16 units.
         # Four gates of 16 × 16 weights lead from step to step, and are read 9 times more.
@@ -237,12 +206,7 @@ def row(kind, inputs, outputs, flops, size_bytes=ANY, **more):
             rnn_mode="rnn_relu",
             direction="bidirectional",
         ),
-        row(
-            "BlockLSTMV2",
-            [LONG, tensor(10, 4, 8), *[tensor(4, 16)] * 2, tensor(24, 64)],
-            [],
-            2 * 40 * 24 * 64 + 40 * 16 * LSTM,
-        ),
+        row("BlockLSTMV2", LSTM_INPUTS, [], 2 * 40 * 24 * 64 + 40 * 16 * LSTM),
         row("GRUBlockCellGrad", GRU_INPUTS, [], 2 * (2 * 4 * 24 * 48 + 4 * 16 * GRU)),
         # TensorFlow's default window goes 5 channels to either side.
         row("LRNGrad", [X, X, X], [X], 1_000 * (4 * 11 + POW + LOG + EXP)),
