@@ -97,6 +97,7 @@ def test_tables_are_read_with_byte_order_marks_and_the_newlines_of_windows(
         (b"", "the profile .* is empty"),
         (b"import keras\n", "is not a profile: nothing in it says of what kind"),
         (b"\x89PNG\r\n\x1a\n\0\0", "is not a profile"),
+        (b"==7== Profiling result:\n", r"\(nvprof summary\) shows no GPU at work"),
         (b"SQLite format 3\0...", r"is a database \(SQLite\), as nvprof -o and Nsight Systems"),
         (b'{"a": [1, 2]}', "is JSON and not a Chrome trace"),
         (b'{"schema_version":4,"ops":[]}', "is an op graph, which `advisor trace` writes"),
