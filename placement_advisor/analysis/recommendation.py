@@ -212,10 +212,10 @@ def recommend(
     if as_is:
         where = " on all cores" if testbed.stand_in else ""
         beside = f"{verdict.AS_IS}{where} {format_ns(median(as_is))}"
-        if shown is not None and shown.measured is not None and shown.measured.step_ns:
-            beside += f", {shown.name} {format_ns(median(shown.measured.step_ns))}"
         caveat = caveat and f"{caveat}: {beside}"
         headline += f"; {caveat or beside}"
+        if shown is not None and shown.measured is not None and shown.measured.step_ns:
+            headline += f", {shown.name} {format_ns(median(shown.measured.step_ns))}"
 
     tell = (
         verdict_reasons.measured_reasons

@@ -41,8 +41,9 @@ _MOST_OF_THE_ANSWER = 3
 _MOST_OF_THE_GROUND = 3
 _REASONS, _FINDINGS, _FAILURES = 3, 2, 2
 _MOST_OF_A_TITLE = 2
-# How many lines a sentence may have, and how many candidates are worth more than its end.
-_WITHIN = ((6, 99), (3, 4), (2, 4), (1, 4))
+# How many lines a sentence may have, how many candidates are worth more than its end, and whether
+# there is room for where to read on.
+_WITHIN = ((6, 99, True), (3, 4, True), (3, 4, False), (2, 4, False), (1, 4, False))
 _GAP = "  "
 _ELLIPSIS = "…"
 _NUMBER = re.compile(r"\d")
@@ -71,11 +72,14 @@ def screen(analysis: Analysis, folder: Path, width: int) -> list[Line]:
     )
     basis = "measured" if has_run else "simulated"
     ranked = _ranked(analysis.candidates, basis)
-    for most, rows in _WITHIN:
-        last = _commands(analysis, folder, most)
+    for most, rows, leads_on in _WITHIN:
+        last = _commands(analysis, folder, leads_on=leads_on)
         head = list(_head(analysis, folder, width, most))
         beside = list(_beside(analysis, folder, basis, width, most))
-        rest = [*_why(analysis, folder, width, most), *_findings(analysis, folder, width, most)]
+        rest = [
+            *_why(analysis, folder, width, most, leads_on=leads_on),
+            *_findings(analysis, folder, width, most),
+        ]
         # A gap, the heading of the table, and the line that counts rows that are not shown.
         room = MOST_LINES - len(head) - len(beside) - len(rest) - len(last) - 3
         if room >= min(len(ranked), rows):
@@ -242,14 +246,16 @@ def _kind(candidate: Candidate) -> str:
     return candidate.failure.kind if candidate.failure is not None else ""
 
 
-def _why(analysis: Analysis, folder: Path, width: int, most: int) -> Iterator[Line]:
+def _why(
+    analysis: Analysis, folder: Path, width: int, most: int, *, leads_on: bool
+) -> Iterator[Line]:
     if analysis.recommendation.deciding:
         yield Line("")
     for reason in analysis.recommendation.deciding[:_REASONS]:
         yield from _paragraph(reason, width, most, lead="- ")
     name = analysis.recommendation.candidate
     step = next((c.measured for c in analysis.candidates if c.name == name), None)
-    if most > 1 and step is not None and step.profile is not None and step.exposed_ns:
+    if leads_on and step is not None and step.profile is not None and step.exposed_ns:
         run = shlex.quote(str(folder / RUNS_FOLDER / str(name)))
         yield Line(f"{_GAP}waits by tensor: advisor profile {run}")
 
@@ -287,12 +293,12 @@ def _trained(training: Training) -> str:
     )
 
 
-def _commands(analysis: Analysis, folder: Path, most: int) -> list[Line]:
+def _commands(analysis: Analysis, folder: Path, *, leads_on: bool) -> list[Line]:
     """Return what to type next, and where all the rest is."""
     count = len(analysis.warnings)
     full = f"In full, with {count} warning{'s' * (count > 1)}" if count else "In full"
     command = _next(analysis, folder)
-    runs = most > 1 and analysis.testbed.stand_in and command.startswith("advisor run")
+    runs = leads_on and analysis.testbed.stand_in and command.startswith("advisor run")
     about = "  it compares with your own step on all of the machine, not with single"
     return [
         Line(""),
