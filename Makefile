@@ -32,7 +32,7 @@ demo: $(INSTALLED)  ## analyze a training script: does its split over two device
 # set, as in many containers.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest
-# Three files at a time, since some wait; what a file's tests share is made once, by one process.
+# Three files at a time, since some wait (two where steps are timed); what a file's tests share is made once, by one process.
 SIDE_BY_SIDE := -n3 --dist=loadfile --no-loadscope-reorder
 
 test: $(INSTALLED)  ## run the tests, except the slow ones; .pytest_cache/times.xml has their times
@@ -42,7 +42,7 @@ versions: $(INSTALLED)  ## run the tests and write their row into docs/reference
 	$(BIN)/python tests/tested_versions.py $(SIDE_BY_SIDE) $(TESTS)
 
 test-slow: $(INSTALLED)  ## run the slow tests only, without those of campaigns and verdicts
-	$(PYTEST) $(SIDE_BY_SIDE) -m slow
+	$(PYTEST) $(SIDE_BY_SIDE) -n2 -m slow
 
 test-campaigns: $(INSTALLED)  ## run what draws cases, five times as many, and a sample of each campaign
 	$(PYTEST) -m "campaign or hypothesis" --hypothesis-profile=nightly
