@@ -32,7 +32,8 @@ demo: $(INSTALLED)  ## analyze a training script: does its split over two device
 # set, as in many containers.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest
-# Three files at a time, since some wait (two where steps are timed); what a file's tests share is made once, by one process.
+# Three files at a time, since some wait (two where steps are timed); what a file's tests share is
+# made once, by one process.
 SIDE_BY_SIDE := -n3 --dist=loadfile --no-loadscope-reorder
 
 test: $(INSTALLED)  ## run the tests, except the slow ones; .pytest_cache/times.xml has their times
