@@ -1,10 +1,10 @@
 """Profiles are saved for others: as a run that XProf shows, or scrubbed of private names.
 
 XProf takes the hosts of a run together and counts the steps that each of them marks and computes
-in. A worker runs parts of steps and marks none, so its profile gets the marks of the client. A
-scrubbed profile keeps times and drops what this program does not read: fields that the schema
-lacks, raw bytes, host names and errors. A function that the caller passes takes names out of all
-other texts.
+in. It compares times as they are counted from where each profile began, so all get one beginning.
+A worker runs parts of steps and marks none, so its profile gets the marks of the client. A scrubbed
+profile keeps times and drops what this program does not read: fields that the schema lacks, raw
+bytes, host names and errors. A function that the caller passes takes names out of all other texts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from placement_advisor.profile import xplane_schema
 from placement_advisor.profile.steps import HOST_PLANE, STEP_EVENT
-from placement_advisor.profile.xplane import Event, Line, copy_set_back, copy_with_line, space_file
+from placement_advisor.profile.xplane import (
+    Event,
+    Line,
+    copy_counted_from,
+    copy_with_line,
+    profile_start_ns,
+    space_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,7 +70,7 @@ _STEP_NUMBER = "step_num"
 def keep_profiles(
     files: Mapping[str, Path], folder: Path, ahead_ns: Mapping[str, int] = MappingProxyType({})
 ) -> None:
-    """Copy the profiles of some processes into a folder, a file for each.
+    """Copy the profiles of some processes into a folder, a file for each, with one beginning.
 
     ``ahead_ns`` has how far the clocks of processes on other machines are ahead of the command's.
 
@@ -71,13 +78,16 @@ def keep_profiles(
         AdvisorError: one of them cannot be read.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    starts_ns = {
+        process: profile_start_ns(path) - ahead_ns.get(process, 0)
+        for process, path in files.items()
+    }
     with tempfile.TemporaryDirectory() as scratch:
-        aligned = dict(files)
-        for process, by_ns in ahead_ns.items():
-            if process in files and by_ns:
-                aligned[process] = Path(scratch) / _file_name(process)
-                copy_set_back(files[process], aligned[process], by_ns)
-        _keep(aligned, folder)
+        together = {process: Path(scratch) / _file_name(process) for process in files}
+        for process, path in files.items():
+            ahead = ahead_ns.get(process, 0)
+            copy_counted_from(path, together[process], min(starts_ns.values()), ahead)
+        _keep(together, folder)
 
 
 def _keep(files: Mapping[str, Path], folder: Path) -> None:

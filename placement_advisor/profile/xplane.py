@@ -127,7 +127,7 @@ def copy_with_line(source: Path, target: Path, plane: str, line: Line) -> None:
     Raises:
         AdvisorError: the file cannot be read, is corrupt, or holds no plane.
     """
-    base_ns = _profile_start_ns(space_file(source).planes)
+    base_ns = profile_start_ns(source)
     space = new_space()
     space.ParseFromString(source.read_bytes())
     for message in space.planes:
@@ -137,22 +137,34 @@ def copy_with_line(source: Path, target: Path, plane: str, line: Line) -> None:
     target.write_bytes(space.SerializeToString(deterministic=True))
 
 
-def copy_set_back(source: Path, target: Path, by_ns: int) -> None:
-    """Copy an XSpace file as a clock would have it that is behind; see `set_back`.
+def copy_counted_from(source: Path, target: Path, start_ns: int, ahead_ns: int = 0) -> None:
+    """Copy an XSpace file with times that count from ``start_ns``, by the plane "Task Environment".
 
-    All its times count from when profiling began, which the plane "Task Environment" says.
+    ``ahead_ns`` is how far the clock that they were taken by is ahead; see `set_back`.
     """
     space = new_space()
     space.ParseFromString(source.read_bytes())
+    later_ns = profile_start_ns(source) - ahead_ns - start_ns
     for plane in space.planes:
-        if plane.name != TASK_PLANE:
-            continue
-        moments = {key for key, each in plane.stat_metadata.items() if each.name in _MOMENTS}
-        for stat in plane.stats:
-            if stat.metadata_id in moments:
-                value = stat.uint64_value or stat.int64_value
-                stat.int64_value = value - by_ns
+        for line in plane.lines:
+            line.timestamp_ns += later_ns
+        if plane.name == TASK_PLANE:
+            names = {key: each.name for key, each in plane.stat_metadata.items()}
+            for stat in plane.stats:
+                if names.get(stat.metadata_id) == PROFILE_START:
+                    stat.int64_value = start_ns
+                elif names.get(stat.metadata_id) == PROFILE_STOP:
+                    stat.int64_value = (stat.uint64_value or stat.int64_value) - ahead_ns
     target.write_bytes(space.SerializeToString(deterministic=True))
+
+
+def profile_start_ns(path: Path) -> int:
+    """Return when profiling of a file began, 0 if its times are counted from no such moment.
+
+    Raises:
+        AdvisorError: the file cannot be read, is corrupt, or holds no plane.
+    """
+    return _profile_start_ns(space_file(path).planes)
 
 
 def _profile_start_ns(planes: Iterable[Plane | StoredPlane]) -> int:
