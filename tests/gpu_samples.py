@@ -14,6 +14,8 @@ GPU = GpuFacts(
     memory="HBM2",
     l2_bytes=1_000_000,
     power_watts=250.0,
+    base_clock_mhz=1000,
+    boost_clock_mhz=1200,
 )
 CLOCK = Clock(sustained_flops_per_joule=2e9 / 70, sustained_after_s=1e-3)
 # Fine tiles at peak, nothing beside.

@@ -33,6 +33,7 @@ from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostTable
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.machine.presets import hardware_figures
 from placement_advisor.simulator.arrays import UNKNOWN, Repetition, most_at_once, union_ns
 from placement_advisor.simulator.memory import Constants, DeviceFlow
@@ -107,22 +108,27 @@ def slowest_of_used(
     It is the slowest of all that do, of as many clusters as ``rings`` say; ``places`` are those
     that do, hosts among them.
     """
-    used = [name for name in cluster.device_names() if name in places]
-    devices = prod(ring.members for ring in rings)
-    return used[-1], slowest_of(devices * len(used) // len(cluster.devices))
+    used = [device for device in cluster.devices if device.name in places]
+    devices = prod(ring.members for ring in rings) * len(used) // len(cluster.devices)
+    return used[-1].name, slowest_of(devices, used[-1])
 
 
-def slowest_of(devices: int) -> float:
-    """Return how many times as long as one the slowest of equal devices takes, as expected.
+def slowest_of(devices: int, like: Device) -> float:
+    """Return how many times as long as one the slowest of devices takes that are equal to one.
 
-    Their times are taken to be normally distributed.
+    Their times are taken to be normally distributed. How far the clock of a GPU may be above its
+    base says how much they differ.
 
     Source: Blom, Statistical estimates and transformed beta-variables (1958).
     """
     if devices == 1:
         return 1.0
     quantile = NormalDist().inv_cdf((devices - 0.375) / (devices + 0.25))
-    spread: float = hardware_figures()["alike"]["spread"]
+    figures = hardware_figures()["alike"]
+    spread: float = figures["spread"]
+    if like.gpu is not None:
+        clocks = min(gpu_facts(like.gpu).clock_range, figures["widest_clock_range"])
+        spread = figures["spread_of_clock_range"] * clocks
     return 1 + spread * quantile
 
 

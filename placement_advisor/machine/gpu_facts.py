@@ -26,9 +26,10 @@ class GpuFacts:
 
     ``chip`` is what cards of one design share (GV100). ``peak_flops_per_s`` is that of float32 at
     the boost clock, without matrix units. ``capability`` is the compute capability, ``memory`` the
-    kind of memory, ``power_watts`` the limit of the board. ``tf32_flops_per_s`` and
-    ``half_flops_per_s`` are those of its matrix units, without sparsity, halves being added up in
-    float32; None if it has no such units. Those since Ampere do bfloat16 as they do float16.
+    kind of memory, ``power_watts`` the limit of the board. Every such card reaches its base clock.
+    ``tf32_flops_per_s`` and ``half_flops_per_s`` are those of its matrix units, without sparsity,
+    halves being added up in float32; None if it has no such units. Those since Ampere do bfloat16
+    as they do float16.
     """
 
     chip: str
@@ -39,8 +40,15 @@ class GpuFacts:
     memory: str
     l2_bytes: int
     power_watts: float
+    base_clock_mhz: int
+    boost_clock_mhz: int
     tf32_flops_per_s: float | None = None
     half_flops_per_s: float | None = None
+
+    @property
+    def clock_range(self) -> float:
+        """How far the boost clock is above the base clock, as a share of this."""
+        return self.boost_clock_mhz / self.base_clock_mhz - 1
 
     def is_matched_by(self, other: GpuFacts) -> bool:
         """Return whether another GPU is as good or better in every figure.

@@ -10,16 +10,16 @@ how the programs ran is taken from their sources:
 - `tensorflow-2017`: hosts before Skylake, for which NCCL takes 6 GB/s between sockets. Variables on
   the host were there for one GPU as well. NCCL 1 (read: 1.3.4, `core.cu`) laid one ring in the
   order of the devices. The program all-reduced each gradient as it was ready.
-- `lambda-2020`: the same program, compiled by XLA, whose clusters hand their results over when they
-  end: gradients, each still by itself, are exchanged after the backward pass. NCCL 2.4 to 2.8
-  (read: `enqueue.cc`) had one thread launch a collective on all GPUs of a process, one after the
-  other.
+- `lambda-2020`: the same program, compiled by XLA, which fuses elementwise ops and whose clusters
+  hand their results over when they end: gradients, each still by itself, are exchanged after the
+  backward pass. NCCL 2.4 to 2.8 (read: `enqueue.cc`) had one thread launch a collective on all GPUs
+  of a process, one after the other.
 
-Four constants are fitted to these rows: the loss beside exchanges, the spread of equal GPUs and how
-far off the lost share may be, which `hardware.toml` has, and what such a launch takes on each GPU
-(least mean error of the logarithm over a grid, every row the same weight). Each machine is also
-predicted with the constants of the others: *left out*. What XLA fuses is not simulated, so the same
-is done with kernels so fast that one GPU takes what was published: *step known*.
+Three constants are fitted to these rows: the loss beside exchanges and the spread of equal GPUs for
+the range of their clocks, which `hardware.toml` has, and what such a launch takes on each GPU
+(least mean error of the logarithm over a grid, every row the same weight). A range is as wide as
+most of these rows need. Each machine is also predicted with the constants of the others: *left
+out*. The same is done with kernels so fast that one GPU takes what was published: *step known*.
 
 Cards with a bridge come twice, with it and, *bare*, without: where two of them were joined by one,
 they were as fast as two without in every row, to 1 %.
@@ -52,6 +52,7 @@ from placement_advisor.cost.collectives import ALL_DEVICES, ring_of_devices
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.op_patterns import with_fusions
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.machine.devices import Sharing
 from placement_advisor.machine.presets import hardware_figures, read_hardware
@@ -76,7 +77,7 @@ APART = 0.05
 # From how much more speed on a further card pays.
 _PAYS = 1.03
 # Of the rows that a range is fitted to; of a machine that is left out, fewer are inside.
-_INSIDE = 0.95
+_INSIDE = 0.96
 BRIDGE = " NVLink"
 _TIME_LIMIT_S = 600.0
 _MISSES = 24
@@ -87,7 +88,7 @@ class Constants(NamedTuple):
     """What is fitted: `[exchange]`, `[alike]`, and what a launch takes on each GPU."""
 
     loss: float
-    spread: float
+    spread_of_clock_range: float
     launch_ns: int
 
 
@@ -95,15 +96,15 @@ LAUNCHES_NS = range(0, 50_001, 10_000)
 # What all rows are fitted best by.
 LAUNCH_NS = 30_000
 _GRID = [
-    Constants(loss / 20, spread / 400, launch_ns)
-    for loss, spread, launch_ns in product(range(21), range(25), LAUNCHES_NS)
+    Constants(loss / 20, spread / 100, launch_ns)
+    for loss, spread, launch_ns in product(range(21), range(21), LAUNCHES_NS)
 ]
 
 
 class Step(NamedTuple):
     """A simulated step that loses nothing, with the spread as shipped.
 
-    ``beside_ns`` is lost if the loss is 1, ``slower_ns`` if the spread is greater by 1.
+    ``beside_ns`` is lost if the loss is 1, ``slower_ns`` if that spread is greater by 1.
     """
 
     step_ns: int
@@ -112,8 +113,14 @@ class Step(NamedTuple):
 
     def lasting_ns(self, constants: Constants) -> float:
         """Return how long it takes."""
-        more = constants.spread - hardware_figures()["alike"]["spread"]
+        more = constants.spread_of_clock_range - _spread()
         return self.step_ns + constants.loss * self.beside_ns + more * self.slower_ns
+
+
+def _spread() -> float:
+    """Return the spread for the range of clocks, as shipped."""
+    shipped: float = hardware_figures()["alike"]["spread_of_clock_range"]
+    return shipped
 
 
 class Parts(NamedTuple):
@@ -160,27 +167,32 @@ def main() -> None:
     arguments.add_argument("--png", type=Path)
     asked = arguments.parse_args()
     rows = list(simulated_rows(asked.record))
-    figures = hardware_figures()
-    before = Constants(0.0, 0.015, 0)
-    shipped = Constants(figures["exchange"]["loss"], figures["alike"]["spread"], LAUNCH_NS)
+    before = Constants(0.0, 0.0, 0)
+    shipped = Constants(hardware_figures()["exchange"]["loss"], _spread(), LAUNCH_NS)
+    others = left_out(rows)
+    print(f"all rows are fitted best by {fitted(rows)}")
+    for card, constants in others.items():
+        print(f"without {card}: {constants}")
     for name, title in {
         "parts": "as wired",
         "bare": "bridges left out",
         "known": "bridges left out, step known",
     }.items():
-        others = left_out(rows, name)
         ways = {
             "nothing lost": _efficiencies(rows, name, before),
             "shipped": _efficiencies(rows, name, shipped),
-            "left out": [getattr(row, name).efficiency(others[row.card][0]) for row in rows],
+            "left out": [getattr(row, name).efficiency(others[row.card]) for row in rows],
         }
         print(f"\n{title}: {len(rows)} rows")
-        print(f"all rows are fitted best by {fitted(rows, name)}")
-        for card, of_others in others.items():
-            print(f"without {card}: {of_others.constants}, range {of_others.within:.2f}")
+        print(f"range of all rows: {within(rows, name, shipped):.2f}")
+        withins = {
+            card: within([row for row in rows if row.card != card], name, constants)
+            for card, constants in others.items()
+        }
+        print(", ".join(f"without {card} {share:.2f}" for card, share in withins.items()))
         print_errors(rows, ways)
         print_decisions(rows, ways)
-        print_ranges(rows, ways["left out"], [others[row.card].within for row in rows])
+        print_ranges(rows, ways["left out"], [withins[row.card] for row in rows])
         print_explained(rows, ways)
         if name == "parts":
             _print_rows(rows, ways)
@@ -281,12 +293,15 @@ def _parts(
         family, several.devices, ALL_DEVICES
     )
     assert isinstance(split, DataParallel)
+    unsplit = traces.whole
     if not is_first:
-        split = _after_backward(split)
+        unsplit = with_fusions(unsplit)
+        fused = replace(split.split, graph=with_fusions(split.split.graph))
+        split = _after_backward(split._replace(split=fused))
     ring = ring_of_devices(several)
     if is_first:
         ring = replace(ring, bandwidth_bytes_per_s=ring_in_order(several))
-    alone = _unsplit(traces.whole, one, is_on_host=is_on_host)
+    alone = _unsplit(unsplit, one, is_on_host=is_on_host)
     of_one, of_all = simulator_of(alone, one, ()), simulator_of(split, several, (ring,))
     if known_ns is not None:
         factor = known_ns / _step(of_one, alone.placement).step_ns
@@ -322,44 +337,40 @@ def _step(simulator: Simulator, placement: Placement, slowest: str | None = None
     beside_ns = lossy.outlined_step_ns(device) - step_ns
     if slowest is None:
         return Step(step_ns, beside_ns)
-    factor = slowest_of(len(simulator.cluster.devices))
+    devices = simulator.cluster.devices
+    factor = slowest_of(len(devices), devices[-1])
     even_ns = lossless.scaled_at(slowest, 1 / factor).outlined_step_ns(device)
-    return Step(step_ns, beside_ns, (step_ns - even_ns) / hardware_figures()["alike"]["spread"])
+    return Step(step_ns, beside_ns, (step_ns - even_ns) / _spread())
 
 
 def _efficiencies(rows: Iterable[Row], name: str, constants: Constants) -> list[float]:
     return [getattr(row, name).efficiency(constants) for row in rows]
 
 
-class LeftOut(NamedTuple):
-    """What the rows of other machines are fitted best by: constants, and how wide ranges are."""
-
-    constants: Constants
-    within: float
-
-
-def fitted(rows: Sequence[Row], name: str) -> LeftOut:
-    """Return what rows are fitted best by."""
+def fitted(rows: Sequence[Row]) -> Constants:
+    """Return what rows are fitted best by, as they are wired."""
 
     def error(constants: Constants) -> float:
-        return fmean(
-            abs(math.log(getattr(row, name).efficiency(constants) / row.published)) for row in rows
-        )
+        return fmean(abs(math.log(row.parts.efficiency(constants) / row.published)) for row in rows)
 
-    best = min(_GRID, key=error)
-    efficiencies = _efficiencies(rows, name, best)
+    return min(_GRID, key=error)
+
+
+def within(rows: Sequence[Row], name: str, constants: Constants) -> float:
+    """Return how far off the lost share may be, for most rows to lie within their range."""
+    efficiencies = _efficiencies(rows, name, constants)
     # Of a range of one, by how much of it rows are off.
     shares = sorted(
         abs(math.log(row.published / efficiency)) / math.log(speedup_within(efficiency, 1.0))
         for row, efficiency in zip(rows, efficiencies, strict=True)
     )
-    return LeftOut(best, shares[math.ceil(_INSIDE * len(shares)) - 1])
+    return shares[math.ceil(_INSIDE * len(shares)) - 1]
 
 
-def left_out(rows: Sequence[Row], name: str) -> dict[str, LeftOut]:
+def left_out(rows: Sequence[Row]) -> dict[str, Constants]:
     """Return for each card what the rows of all others are fitted best by."""
     cards = dict.fromkeys(row.card for row in rows)
-    return {card: fitted([row for row in rows if row.card != card], name) for card in cards}
+    return {card: fitted([row for row in rows if row.card != card]) for card in cards}
 
 
 def print_errors(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.devices import Basis
+from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.machine.presets import MAX_DEVICES, device_preset, link_preset, read_hardware
 
 FIGURES = tomllib.loads(
@@ -279,6 +280,17 @@ def test_every_source_is_complete_and_used_and_a_judgement_says_so():
     assert "judgement" in FIGURES["launches"]["note"]
     for name, table in FIGURES["links"].items():
         assert "latency_ns" in table.get("measured", ()) or "judgement" in table["note"], name
+
+
+CORES = {"GK210": 192} | dict.fromkeys(("GP102", "GP104", "GA102", "AD102", "AD104", "GH100"), 128)
+
+
+@pytest.mark.parametrize("name", FIGURES["gpus"])
+def test_the_peak_of_a_gpu_is_that_of_its_cores_at_its_boost_clock(name):
+    gpu = gpu_facts(name)
+    flops_per_s = 2e6 * gpu.multiprocessors * CORES.get(gpu.chip, 64) * gpu.boost_clock_mhz
+    assert flops_per_s == pytest.approx(gpu.peak_flops_per_s, rel=0.011)
+    assert 0 < gpu.clock_range < 2
 
 
 def test_newer_and_wider_links_are_faster():
