@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -65,7 +66,7 @@ class WatchedTestbed(Testbed):
             predictions=frozenset(path.stem for path in written),
             listening_here=here,
             listening_there=there,
-            cores=tuple(frozenset(os.sched_getaffinity(child.pid)) for child in self._children()),
+            cores=tuple(_cores(child.pid) for child in self._children()),
         )
         self._seen[name, label] += 1
         self.watch.calls.append(call)
@@ -87,23 +88,30 @@ def listening(pids: Iterable[int]) -> tuple[int, int]:
     return len(here), len(there)
 
 
+def _cores(pid: int) -> frozenset[int]:
+    with suppress(ProcessLookupError):
+        return frozenset(os.sched_getaffinity(pid))
+    return frozenset()
+
+
 def _socket_inodes(pid: int) -> set[str]:
     found = set()
-    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            target = str(descriptor.readlink())
-        except OSError:  # Closed meanwhile.
-            continue
-        if target.startswith("socket:["):
-            found.add(target.removeprefix("socket:[").removesuffix("]"))
-    return found
+    # A process, or what it has open, may end meanwhile.
+    with suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                found.add(str(descriptor.readlink()))
+    return {
+        target.removeprefix("socket:[").removesuffix("]")
+        for target in found
+        if target.startswith("socket:[")
+    }
 
 
 def _listening_inodes(net: Path) -> set[str]:
-    found = set()
+    lines: list[str] = []
     for name in ("tcp", "tcp6"):
-        for line in (net / name).read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == _LISTEN:
-                found.add(fields[9])
-    return found
+        with suppress(OSError):
+            lines += (net / name).read_text().splitlines()[1:]
+    fields = map(str.split, lines)
+    return {each[9] for each in fields if each[3] == _LISTEN}
