@@ -3,13 +3,6 @@
 None is trained to any end, so inputs are zeros and weights stay random.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 NASNET = "nasnet_large"
 _NASNET = """
 import keras
@@ -41,7 +34,7 @@ _FILES = {
 BIG_MODELS = tuple(_FILES)
 
 
-def write_big_model(name: str, folder: Path) -> Path:
+def write_big_model(name, folder):
     """Write the file of a model and return it."""
     path = folder / f"{name}.py"
     path.write_text(_FILES[name])

@@ -18,7 +18,7 @@ ROUNDS = 20
 
 
 @tf.function
-def step(matrix: tf.Tensor, one: tf.Tensor, other: tf.Tensor, few: tf.Tensor) -> tuple:
+def step(matrix, one, other, few):
     """Return the ends of all; only they cross to who asks."""
     product = tf.linalg.matmul(matrix, matrix, name="peak")
     total = tf.add(one, other, name="bandwidth")
@@ -31,7 +31,7 @@ def step(matrix: tf.Tensor, one: tf.Tensor, other: tf.Tensor, few: tf.Tensor) ->
     return product[0, 0], total[0], few
 
 
-def workload() -> Workload:
+def workload():
     """Return what to analyse."""
     ones = np.ones(NUMBERS, np.float32)
     few = np.zeros((4, 4), np.float32)

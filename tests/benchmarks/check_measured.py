@@ -9,8 +9,6 @@ was inconclusive, and the median ratio.
         [--locked towers] [--slower towers-forward-only]
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import os
@@ -19,11 +17,10 @@ from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.target_costs import read_target_hardware
 from placement_advisor.candidates.families import FAMILIES
-from placement_advisor.check.check_measured import MeasuredCheck, measure
+from placement_advisor.check.check_measured import measure
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.placement import Placement
 from placement_advisor.processes.children import Child, preload
@@ -31,20 +28,17 @@ from placement_advisor.testbed.benchmark import SilentProgress
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 SAMPLES = Path(__file__).parents[2] / "sample_models"
 TOLERANCE = 0.05
 
 
-def burn() -> None:
+def burn():
     while True:
         sum(range(100_000))
 
 
 @contextmanager
-def load(wanted: bool) -> Iterator[None]:
+def load(wanted):
     """Keep one core busy beside what is measured, if wanted."""
     process = multiprocessing.Process(target=burn, daemon=True)
     if wanted:
@@ -57,13 +51,13 @@ def load(wanted: bool) -> Iterator[None]:
             process.join()
 
 
-def outcome(told: MeasuredCheck) -> str:
+def outcome(told):
     if told.failure or told.unknown:
         return f"not run: {told.failure or told.unknown}"
     return "failed" if told.is_slower else "inconclusive" if told.is_inconclusive else "passed"
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--model", default="deepconn")
@@ -87,7 +81,7 @@ def main() -> None:
         assert isinstance(slower, Placement)
         print(f"{asked.model}, {asked.locked} locked, {os.cpu_count()} cores")
         for what, today in (("unchanged", locked), (asked.slower, slower)):
-            counts: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
+            counts = {False: Counter(), True: Counter()}
             ratios = []
             for repeat in range(asked.repeats):
                 scratch = Path(folder) / f"{what}-{repeat}"

@@ -13,20 +13,18 @@ Ops within loops count by their own kind. Convolutions that oneDNN fused with th
 of its own, with the work of both.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 from kind_fits import KindFit, fit_by_kind, leading
 from machine_facts import machine_facts
 from op_formulas import has_formula
-from worker_profiles import Executed, Profiled, profiled
+from worker_profiles import profiled
 
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
@@ -34,9 +32,6 @@ from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.processes.children import preload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _SAMPLES = Path(__file__).parents[2] / "sample_models"
 _CALIBRATION = Path(__file__).with_name("calibration_model.py")
@@ -60,7 +55,7 @@ class Found:
     flat: tuple[KindFit, ...]
 
 
-def main() -> None:
+def main():
     """Measure the samples named on the command line, all without a name."""
     names = sorted(path.stem for path in _SAMPLES.glob("*.py"))
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -83,7 +78,7 @@ def main() -> None:
         options.json.write_text(json.dumps(content, indent=2) + "\n")
 
 
-def _calibrated(calibration: Profiled) -> Device:
+def _calibrated(calibration):
     """Return the worker with what the calibration model showed of it."""
     graph, executed = calibration.traced.graph, calibration.executed
     product, addition = graph.op("peak"), graph.op("bandwidth")
@@ -99,7 +94,7 @@ def _calibrated(calibration: Profiled) -> Device:
     )
 
 
-def _best(one: Device, other: Device) -> Device:
+def _best(one, other):
     return replace(
         one,
         peak_flops_per_s=max(one.peak_flops_per_s or 0, other.peak_flops_per_s or 0),
@@ -110,11 +105,11 @@ def _best(one: Device, other: Device) -> Device:
     )
 
 
-def compared(sample: Profiled, device: Device) -> Found:
+def compared(sample, device):
     """Compare what a sample's ops took with what their work says."""
     parts = _parts(sample)
     op_time_ns = sum(op.time_ns for op in sample.executed.values())
-    without: defaultdict[str, int] = defaultdict(int)
+    without = defaultdict(int)
     for name, op in sample.executed.items():
         if not parts[name]:
             without["not in the graph"] += op.time_ns
@@ -133,11 +128,11 @@ def compared(sample: Profiled, device: Device) -> Found:
     )
 
 
-def _parts(sample: Profiled) -> dict[str, list[Op]]:
+def _parts(sample):
     """Return which ops of the model each executed op stands for."""
     own = {op.name: op for op in sample.traced.graph.ops}
     within = {op.name: op for op in sample.within}
-    parts: dict[str, list[Op]] = {}
+    parts = {}
     for name in sample.executed:
         op = own.get(name) or within.get(name)
         parts[name] = [] if op is None else [op]
@@ -146,7 +141,7 @@ def _parts(sample: Profiled) -> dict[str, list[Op]]:
     return parts
 
 
-def _fused(graph: OpGraph, executed: Mapping[str, Executed]) -> Iterator[tuple[Op, str]]:
+def _fused(graph, executed):
     """Yield ops that ran as part of another one, and the name of that one.
 
     oneDNN's pass gives a convolution to the bias that reads it, and the gradient of a bias to the
@@ -165,13 +160,11 @@ def _fused(graph: OpGraph, executed: Mapping[str, Executed]) -> Iterator[tuple[O
                 break
 
 
-def _label(parts: list[Op]) -> str:
+def _label(parts):
     return " + ".join(part.kind for part in parts)
 
 
-def _fit(
-    executed: Mapping[str, Executed], parts: Mapping[str, list[Op]], device: Device
-) -> tuple[KindFit, ...]:
+def _fit(executed, parts, device):
     """Return the fit of each kind; the least time is in the predictions, once per run."""
     ops = {}
     measured, predicted = {}, {}
@@ -191,7 +184,7 @@ def _fit(
     )
 
 
-def _print(name: str, found: Found) -> None:
+def _print(name, found):
     device = found.device
     print(
         f"\n{name}: {found.op_time_ns / 1e6:.2f} ms of ops, {found.formula_share:.1%} in kinds "
@@ -215,7 +208,7 @@ def _print(name: str, found: Found) -> None:
         )
 
 
-def _print_summary(found: Mapping[str, Found]) -> None:
+def _print_summary(found):
     print(f"\n{'sample':<22}{'formula':>9}{'within 2×':>11}{'time in these':>15}{'flat':>10}  off")
     for name, of in found.items():
         important = leading(of.roofline, _LEADING_SHARE)

@@ -5,21 +5,13 @@ method on their logarithms. Residuals are logarithms, then relative errors; larg
 so that a few odd rows do not decide. What a record says nothing of stays where the fit begins.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement_advisor.cost.gpu.kernel_times import kernel_s
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
-
-    from placement_advisor.machine.gpu_facts import GpuFacts
+from placement_advisor.machine.gpu_facts import GpuFacts
 
 # Residuals beyond this count linearly: first wide, so that a bad beginning is no dead end.
 WIDTHS = (0.5, 0.15)
@@ -60,15 +52,9 @@ WIDE = {"128x128": 0.85, "128x64": 0.85, "64x128": 0.45, "64x64": 0.45, "128x32"
 WIDE |= {"32x128": 0.22, "64x32": 0.22, "32x64": 0.22, "32x32": 0.12}
 SQUARE = {"128x128": 0.9, "128x64": 0.45, "64x128": 0.45, "64x64": 0.22, "128x32": 0.22}
 SQUARE |= {"32x128": 0.22, "64x32": 0.12, "32x64": 0.12, "32x32": 0.06}
-ROWS = {
-    "held": 1.5,
-    "again": 0.1,
-    "idle": 0.2,
-    "row_elements": 50.0,
-    "record_launch_s": 1.5e-5,
-}
+ROWS = {"held": 1.5, "again": 0.1, "idle": 0.2, "row_elements": 50.0, "record_launch_s": 1.5e-5}
 STREAM = {"bandwidth_share": 0.8, "record_launch_s": 1.5e-5}
-STARTS: Mapping[str, Any] = {
+STARTS = {
     "linear": PRODUCTS | FAR,
     "bmm": PRODUCTS,
     "conv": {
@@ -105,7 +91,7 @@ STARTS: Mapping[str, Any] = {
 
 
 # Where a chip is far from the others, a fit that begins among them ends in a dead end.
-OTHER_STARTS: Mapping[str, list[Mapping[str, Any]]] = {
+OTHER_STARTS = {
     "linear": [
         STARTS["linear"]
         | {"far_rows": 0.5, "far_rows_k": 800.0, "half_tiles": 1.3}
@@ -128,7 +114,7 @@ class Rows:
     dims: NDArray[np.float64]
     latency_s: NDArray[np.float64]
 
-    def only(self, chosen: NDArray[Any]) -> Rows:
+    def only(self, chosen):
         """Return some of the rows."""
         return Rows(
             op=self.op,
@@ -138,29 +124,29 @@ class Rows:
             latency_s=self.latency_s[chosen],
         )
 
-    def predicted_s(self, constants: Mapping[str, Any]) -> NDArray[np.float64]:
+    def predicted_s(self, constants):
         """Return what the record should say, launches included."""
         kernels_s = kernel_s(self.op, self.dims, self.gpu, constants, self.bandwidth)
         return kernels_s + constants["record_launch_s"]
 
 
-def best_fit(starts: list[Mapping[str, Any]], rows: Rows) -> Mapping[str, Any]:
+def best_fit(starts, rows):
     """Return the constants that fit best to one GPU, of fits with several beginnings."""
 
-    def error(constants: Mapping[str, Any]) -> float:
+    def error(constants):
         return float(np.abs(rows.predicted_s(constants) / rows.latency_s - 1).mean())
 
     return min((fitted(start, [rows]) for start in starts), key=error)
 
 
-def fitted(start: Mapping[str, Any], parts: list[Rows]) -> Mapping[str, Any]:
+def fitted(start, parts):
     """Return the constants that fit best; each part counts the same, however many rows it has."""
     beginning = np.array(_flat(start))
     weights = np.concatenate([np.full(len(p.latency_s), 1 / len(p.latency_s)) for p in parts])
     weights /= len(parts)
     latency_s = np.concatenate([part.latency_s for part in parts])
 
-    def residuals(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    def residuals(logs):
         constants = _table(start, beginning * np.exp(logs))
         return np.log(np.concatenate([p.predicted_s(constants) for p in parts]) / latency_s)
 
@@ -171,15 +157,10 @@ def fitted(start: Mapping[str, Any], parts: list[Rows]) -> Mapping[str, Any]:
     return _table(start, beginning * np.exp(logs))
 
 
-def _fit_with(
-    residuals: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    logs: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    width: float,
-) -> NDArray[np.float64]:
+def _fit_with(residuals, logs, weights, width):
     """Return the logarithms after at most `STEPS_OF_A_WIDTH` steps that each fit better."""
 
-    def loss(found: NDArray[np.float64], at: NDArray[np.float64]) -> float:
+    def loss(found, at):
         return float(weights @ np.hypot(found, width) + PRIOR * (at**2).mean())
 
     damping, now = 1e-2, residuals(logs)
@@ -205,20 +186,20 @@ def _fit_with(
     return logs
 
 
-def _flat(table: Mapping[str, Any]) -> list[float]:
+def _flat(table):
     """Return the numbers of a table in order."""
-    flat: list[float] = []
+    flat = []
     for value in table.values():
         flat += [value] if isinstance(value, float) else _flat(value)
     return flat
 
 
-def _table(like: Mapping[str, Any], flat: NDArray[np.float64]) -> Mapping[str, Any]:
+def _table(like, flat):
     """Return a table of these numbers; shares are at most 1."""
     numbers = iter(flat.tolist())
 
-    def filled(table: Mapping[str, Any], is_share: bool) -> Mapping[str, Any]:
-        found: dict[str, Any] = {}
+    def filled(table, is_share):
+        found = {}
         for key, value in table.items():
             share = is_share or key in UP_TO_ONE
             if isinstance(value, float):

@@ -14,15 +14,12 @@ others, on the same GPU and on a new one; without the fifth as well. `--repeats`
 record's own rows of products differ that are alike.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import gzip
 import tomllib
 from pathlib import Path
 from statistics import geometric_mean
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gpu_op_fit import OTHER_STARTS, STARTS, Rows, best_fit, fitted
@@ -39,11 +36,6 @@ from placement_advisor.cost.gpu.kernel_times import (
 from placement_advisor.cost.gpu.tiles import SLOT_WATTS
 from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
 from placement_advisor.machine.presets import hardware_figures
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
 
 SEED = 25
 HELD_OUT = 1 / 5
@@ -74,23 +66,23 @@ HEADER = """\
 """
 
 
-def datasheet_of(name: str) -> str:
+def datasheet_of(name):
     """Return the datasheet that a record's name means: its own, a preset's, else the first alike.
 
     >>> datasheet_of("L4"), datasheet_of("H100"), datasheet_of("P100")
     ('L4', 'H100-SXM5', 'P100-PCIe')
     """
     known = gpus_with_facts()
-    preset: str | None = hardware_figures()["devices"].get(name, {}).get("gpu")
+    preset = hardware_figures()["devices"].get(name, {}).get("gpu")
     alike = (gpu for gpu in known if gpu.startswith(f"{name}-"))
     return name if name in known else preset or next(alike, name)
 
 
-def read_record(folder: Path) -> dict[str, dict[str, NDArray[np.float64]]]:
+def read_record(folder):
     """Return by op and GPU the long rows: dims and, last, the latency in µs."""
-    record: dict[str, dict[str, NDArray[np.float64]]] = {op: {} for op in STARTS}
+    record = {op: {} for op in STARTS}
     for path in sorted(folder.glob("*.csv.gz")):
-        rows: dict[str, list[list[float]]] = {}
+        rows = {}
         with gzip.open(path, "rt", encoding="utf-8") as text:
             for row in csv.DictReader(text):
                 numbers = [*row["dims"].split("x"), row["latency_us"]]
@@ -103,9 +95,7 @@ def read_record(folder: Path) -> dict[str, dict[str, NDArray[np.float64]]]:
     return record
 
 
-def split(
-    table: NDArray[np.float64], inner: bool
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def split(table, inner):
     """Return the rows to fit to, and those held out; with ``inner``, both are of the former."""
     shuffled = np.random.default_rng(SEED).permutation(table)
     held_out = round(HELD_OUT * len(table))
@@ -114,9 +104,7 @@ def split(
     return shuffled[held_out:], shuffled[:held_out]
 
 
-def split_by_size(
-    table: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def split_by_size(table):
     """Return the rows with the least work, and the others, of those that may be fitted to."""
     rows, _ = split(table, inner=False)
     work = rows[:, :-1].prod(axis=1)
@@ -127,11 +115,11 @@ def split_by_size(
 class Fits:
     """Constants fitted to some GPUs of a record, in the form of the package's file."""
 
-    def __init__(self, tables: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> None:
+    def __init__(self, tables):
         self.tables = tables
-        self.known: dict[str, dict[str, Any]] = {}
+        self.known = {}
 
-    def rows(self, op: str, name: str, table: NDArray[np.float64]) -> Rows:
+    def rows(self, op, name, table):
         """Return rows of one op on one GPU."""
         gpu = gpu_facts(name)
         bandwidth = 0.0 if op in STREAMS else copy_bandwidth(gpu, self.known)
@@ -139,7 +127,7 @@ class Fits:
             op=op, gpu=gpu, bandwidth=bandwidth, dims=table[:, :-1], latency_s=table[:, -1] / 1e6
         )
 
-    def fit_shared(self, op: str, without: str | None = None) -> None:
+    def fit_shared(self, op, without=None):
         """Fit an op to all chips but one; and to those that are alike, if that matters to it."""
         names = [name for name in self.tables[op] if gpu_facts(name).chip != without]
         groups = {ALL_CHIPS: names}
@@ -155,19 +143,19 @@ class Fits:
             start = self.known[ALL_CHIPS][op] if group != ALL_CHIPS else STARTS[op]
             self.known.setdefault(group, {})[op] = {**fitted(start, parts), **clock}
 
-    def fit_own(self, op: str) -> None:
+    def fit_own(self, op):
         """Fit an op to each GPU alone."""
         for name in self.tables[op]:
             self.known.setdefault(gpu_facts(name).chip, {})[op] = self._own(op, name, ROWS_OF_A_FIT)
 
-    def _own(self, op: str, name: str, row_count: int) -> Mapping[str, Any]:
+    def _own(self, op, name, row_count):
         """Return an op's constants on one GPU, from several beginnings."""
         rows = self.rows(op, name, self.tables[op][name][:row_count])
         of_all = self.known.get(ALL_CHIPS, {})
         starts = [of_all[op]] if op in of_all else []
         return best_fit([*starts, STARTS[op], *OTHER_STARTS.get(op, [])], rows)
 
-    def _slot_clock(self, op: str, names: list[str]) -> Mapping[str, Any]:
+    def _slot_clock(self, op, names):
         """Return what cards on the power of their slot keep of their clock, as these do alone.
 
         Fitted to all cards at once, the clock would have to explain more than power limits; so it
@@ -181,18 +169,14 @@ class Fits:
         clocks = [constants["clock"] for constants in alone]
         return {"clock": {key: geometric_mean([c[key] for c in clocks]) for key in clocks[0]}}
 
-    def ratios(self, op: str, name: str, table: NDArray[np.float64]) -> NDArray[np.float64]:
+    def ratios(self, op, name, table):
         """Return for each row what is predicted over what it took."""
         rows = self.rows(op, name, table)
         constants = constants_for(op, rows.gpu, self.known)
         return rows.predicted_s(constants) / rows.latency_s
 
 
-def ratios_if_new(
-    op: str,
-    tables: Mapping[str, Mapping[str, NDArray[np.float64]]],
-    judges: Mapping[str, NDArray[np.float64]],
-) -> dict[str, NDArray[np.float64]]:
+def ratios_if_new(op, tables, judges):
     """Return by GPU the ratios of some rows by constants that were fitted to all other chips."""
     ratios = {}
     for name, table in judges.items():
@@ -203,24 +187,24 @@ def ratios_if_new(
     return ratios
 
 
-def mean_error(ratios: NDArray[np.float64]) -> float:
+def mean_error(ratios):
     """Return the mean absolute error, as a share of what rows took."""
     return float(np.abs(ratios - 1).mean())
 
 
-def within(ratios: NDArray[np.float64]) -> float:
+def within(ratios):
     """Return the factor that `NINE_IN_TEN` ratios are within, either way."""
     return float(np.exp(np.quantile(np.abs(np.log(ratios)), NINE_IN_TEN)))
 
 
-def shown(ratios: Mapping[str, NDArray[np.float64]]) -> str:
+def shown(ratios):
     """Return error and factor over all rows, and the error of each GPU."""
     pooled = np.concatenate(list(ratios.values()))
     by_gpu = ", ".join(f"{name} {mean_error(found):.1%}" for name, found in ratios.items())
     return f"{mean_error(pooled):.1%} | {within(pooled):.2f} | {by_gpu}"
 
 
-def print_shipped(record: Mapping[str, Mapping[str, NDArray[np.float64]]], ops: list[str]) -> None:
+def print_shipped(record, ops):
     """Print how far constants that the package ships miss GPUs that nothing is fitted to here."""
     print("\n| op | GPU | shipped constants | rows | error | nine in ten within |")
     print("|---|---|---|---|---|---|")
@@ -235,7 +219,7 @@ def print_shipped(record: Mapping[str, Mapping[str, NDArray[np.float64]]], ops: 
             print(f"| {op} | {name} | {basis} | {told} |")
 
 
-def print_repeats(record: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> None:
+def print_repeats(record):
     """Print by which factors rows of products differ, in time for a flop, that are alike."""
     print("| op | GPU | pairs | median | nine in ten |")
     print("|---|---|---|---|---|")
@@ -244,7 +228,7 @@ def print_repeats(record: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> No
             sizes = np.log(table[:, :-1])
             pace = np.log(table[:, -1]) - sizes.sum(axis=1)
             tiles = np.ceil(table[:, [1, 3]] / TILE)
-            apart: list[float] = []
+            apart = []
             for row in range(len(table)):
                 near = (np.abs(sizes[:row] - sizes[row]) < ALIKE).all(axis=1)
                 near &= (tiles[:row] == tiles[row]).all(axis=1)
@@ -253,7 +237,7 @@ def print_repeats(record: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> No
             print(f"| {op} | {name} | {len(apart)} | {median:.2f} | {most:.2f} |")
 
 
-def main() -> None:
+def main():
     """Print the errors, or fit and write."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("record", type=Path)
@@ -272,7 +256,7 @@ def main() -> None:
         return
     if not asked.fit:
         shipped = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
-        apart: dict[str, dict[str, NDArray[np.float64]]] = {op: {} for op in record}
+        apart = {op: {} for op in record}
         for op, found in record.items():
             for name in list(found):
                 if asked.shipped or gpu_facts(name).chip not in shipped:
@@ -285,13 +269,7 @@ def main() -> None:
     SHIPPED.write_text(HEADER + as_toml({**fits.known, **told}), encoding="utf-8")
 
 
-def print_fits(
-    record: Mapping[str, Mapping[str, NDArray[np.float64]]],
-    ops: list[str],
-    *,
-    inner: bool = False,
-    by_size: bool = False,
-) -> tuple[Fits, dict[str, dict[str, dict[str, float]]]]:
+def print_fits(record, ops, *, inner=False, by_size=False):
     """Fit, print how far the fits are off, and return both."""
     parts = {
         op: {
@@ -302,7 +280,7 @@ def print_fits(
     }
     tables = {op: {name: fit for name, (fit, _) in found.items()} for op, found in parts.items()}
     fits = Fits(tables)
-    told: dict[str, dict[str, dict[str, float]]] = {"errors": {}, "within": {}}
+    told = {"errors": {}, "within": {}}
     print("| op | own | nine in ten within | by GPU | new | nine in ten within | by GPU |")
     print("|---|---|---|---|---|---|---|")
     for op in dict.fromkeys(("relu", *ops)):
@@ -321,7 +299,7 @@ def print_fits(
     return fits, told
 
 
-def as_toml(table: Mapping[str, Any], path: str = "") -> str:
+def as_toml(table, path=""):
     """Return a table of tables of numbers as TOML, with four digits of each number."""
     numbers = {key: value for key, value in table.items() if isinstance(value, float)}
     text = "".join(f"{key} = {float(f'{value:.4g}')!r}\n" for key, value in numbers.items())

@@ -11,15 +11,12 @@ gradients back, and the host updates them.
 Batches are normalised by fused ops, as the published models did it; with `--keras` as Keras 3 does.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
 
 from gpu_scaling import traced
 
@@ -29,12 +26,6 @@ from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.units import NS_PER_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.machine.devices import Cluster
 
 SOURCE = "tensorflow-2017"
 
@@ -52,17 +43,17 @@ class Step:
     assumed_share: float
 
     @property
-    def roofline_ratio(self) -> float:
+    def roofline_ratio(self):
         """Predicted over published, by a roofline alone."""
         return self.roofline_ns / self.published_ns
 
     @property
-    def kernels_ratio(self) -> float:
+    def kernels_ratio(self):
         """Predicted over published, with the times of kernels."""
         return self.kernels_ns / self.published_ns
 
 
-def main() -> None:
+def main():
     """Print a row for each row of the record."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("record", type=Path)
@@ -70,7 +61,7 @@ def main() -> None:
     asked = arguments.parse_args()
     print("| GPU | model | batch | published ms | roofline | kernels | assumed kernels |")
     print("|---|---|---|---|---|---|---|")
-    ratios: list[tuple[float, float]] = []
+    ratios = []
     for step in predicted_steps(asked.record, is_fused=not asked.keras):
         ratios.append((step.roofline_ratio, step.kernels_ratio))
         print(
@@ -83,10 +74,10 @@ def main() -> None:
         print(f"| {word} error | | | | {of(errors[0]):.0%} | {of(errors[1]):.0%} | |")
 
 
-def predicted_steps(record: Path, *, is_fused: bool) -> Iterator[Step]:
+def predicted_steps(record, *, is_fused):
     """Yield the published steps of one GPU with what is predicted for them."""
     rows = json.loads(record.read_text(encoding="utf-8"))["rows"]
-    of_step: defaultdict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    of_step = defaultdict(list)
     for row in rows:
         if row["source"] == SOURCE and row["gpus"] == 1:
             of_step[row["model"], row["batch_per_gpu"]].append(row)
@@ -108,12 +99,12 @@ def predicted_steps(record: Path, *, is_fused: bool) -> Iterator[Step]:
             )
 
 
-def without_datasheet(there: Cluster) -> Cluster:
+def without_datasheet(there):
     """Return the cluster with devices whose kernels have no known times."""
     return replace(there, devices=tuple(replace(device, gpu=None) for device in there.devices))
 
 
-def placed(graph: OpGraph, there: Cluster, *, on_host: bool) -> Placement:
+def placed(graph, there, *, on_host):
     """Return the placement of all ops on the GPU, or of all but variables and their updates."""
     gpu, host = there.devices[0].name, there.hosts[0].name
     return Placement(
@@ -127,7 +118,7 @@ def placed(graph: OpGraph, there: Cluster, *, on_host: bool) -> Placement:
     )
 
 
-def predicted(graph: OpGraph, there: Cluster, placement: Placement) -> tuple[int, float]:
+def predicted(graph, there, placement):
     """Return the step time in ns, and which share of the ops' time assumed kernels take."""
     costs = roofline_by_place(graph, there)
     table = costs[there.devices[0].name]

@@ -5,15 +5,13 @@ is not imported. The second time is that of the processor, which other work on t
 less.
 """
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from op_graphs import large
 
@@ -26,16 +24,13 @@ from placement_advisor.graph.layer_structure import (
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.op_graph import OpGraph
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 T = TypeVar("T")
 
 # Ops and edges of NASNetLarge and of an unrolled LSTM, training.
 SIZES = ((65_000, 150_000), (210_000, 500_000))
 
 
-def timed(label: str, work: Callable[[], T]) -> T:
+def timed(label, work):
     """Run the work and print its time and the peak of memory so far."""
     start, cpu_start = time.perf_counter(), time.process_time()
     done = work()
@@ -45,7 +40,7 @@ def timed(label: str, work: Callable[[], T]) -> T:
     return done
 
 
-def measure(ops: int, edges: int) -> None:
+def measure(ops, edges):
     """Print the times of one size."""
     made = large(ops, edges)
     print(f"{len(made[0]):,} ops, {len(made[1]):,} edges")

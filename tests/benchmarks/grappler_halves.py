@@ -9,17 +9,8 @@ Source: TensorFlow 1.15, `auto_mixed_precision.cc` and the lists of `auto_mixed_
 of which those are named here that a step of the benchmarks has.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from placement_advisor.graph.op import PASS_ROLES, Arithmetic
 from placement_advisor.graph.op_graph import OpGraph
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from placement_advisor.graph.op import Op
 
 _ALLOWED = "BatchMatMulV2 Conv2D Conv2DBackpropFilter Conv2DBackpropInput Einsum MatMul"
 _DENIED = "Exp L2Loss Log Mean Pow Softmax SparseSoftmaxCrossEntropyWithLogits Sum"
@@ -34,7 +25,7 @@ Unpack ZerosLike
 """
 
 
-def with_halves(graph: OpGraph) -> OpGraph:
+def with_halves(graph):
     """Return the step with float16 where the rewrite puts it."""
     allowed, denied, inferred, clear = (
         {op.name for op in graph.ops if op.kind in kinds.split() and op.role in PASS_ROLES}
@@ -58,9 +49,7 @@ def with_halves(graph: OpGraph) -> OpGraph:
     )
 
 
-def _reached(
-    graph: OpGraph, start: Collection[str], through: Collection[str], *, is_forward: bool
-) -> set[str]:
+def _reached(graph, start, through, *, is_forward):
     """Return the start and what is reached from it through these ops alone."""
     reached, open_ = set(start), list(start)
     while open_:
@@ -74,12 +63,12 @@ def _reached(
     return reached
 
 
-def _is_read_in(halves: Collection[str], graph: OpGraph, op: Op) -> bool:
+def _is_read_in(halves, graph, op):
     edges = graph.outputs_of(op.name)
     return op.role in PASS_ROLES and bool(edges) and all(edge.consumer in halves for edge in edges)
 
 
-def _in_halves(op: Op, is_half: bool, is_written: bool) -> Op:
+def _in_halves(op, is_half, is_written):
     if is_written:
         sizes = (None if size is None else size // 2 for size in op.output_bytes)
         op = op._replace(output_bytes=tuple(sizes))

@@ -7,8 +7,6 @@ RECORD is a folder like `data/profiling/compute` of microsoft/vidur (MIT licence
 nothing on matrix units was seen on one half of the products, by chance; the other judges.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import random
@@ -26,9 +24,9 @@ LEAST_MS = 0.3
 NS_PER_MS = 1e6
 
 
-def read_products(folder: Path) -> dict[tuple[int, int, int], float]:
+def read_products(folder):
     """Return median times in ms of products, by m, k and n."""
-    times: dict[tuple[int, int, int], list[float]] = defaultdict(list)
+    times = defaultdict(list)
     for path in folder.rglob("mlp.csv"):
         with path.open(encoding="utf-8", newline="") as text:
             for row in csv.DictReader(text):
@@ -48,7 +46,7 @@ def read_products(folder: Path) -> dict[tuple[int, int, int], float]:
     return {sizes: median(taken) for sizes, taken in times.items()}
 
 
-def main() -> None:
+def main():
     """Print errors of each card, of both halves of its products."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("record", type=Path)

@@ -16,14 +16,11 @@ generation is a P4.
 Samples are placed on a V100 and its host; printed is each family that has a placement for one.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from placement_advisor.candidates import on_host, references
 from placement_advisor.candidates.families import placements_of, propose
@@ -36,10 +33,6 @@ from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.units import NS_PER_MS
-
-if TYPE_CHECKING:
-    from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.machine.devices import Cluster
 
 FAMILIES = (references.SINGLE, on_host.TAIL, on_host.LOOPS)
 OUTPUTS = tuple(f"detection_{name}" for name in ("boxes", "scores", "classes", "number"))
@@ -61,7 +54,7 @@ SAMPLES = Path(__file__).parents[2] / "sample_models"
 _TIME_LIMIT_S = 600.0
 
 
-def main() -> None:
+def main():
     """Print the predictions."""
     preload()
     with tempfile.TemporaryDirectory() as folder:
@@ -70,7 +63,7 @@ def main() -> None:
         subprocess.run([sys.executable, str(WRITER), str(path), *size], check=True)
         detector = traced(ModelSource(path=str(path), outputs=OUTPUTS))
     print(f"| card | host | {' | '.join((*FAMILIES, 'single-cpu'))} |")
-    predicted: dict[str, dict[str, float]] = {}
+    predicted = {}
     for card in CARDS:
         machine = read_hardware(card)
         for host, cluster in (("preset", machine), ("PC", with_pc(machine))):
@@ -92,32 +85,29 @@ def main() -> None:
             _print_sample(path, mode)
 
 
-def traced(source: ModelSource) -> OpGraph:
+def traced(source):
     """Return the op graph of a model."""
     with Child("loader") as child:
-        answer: Any = child.call(tracer.load_workload, source, time_limit_s=_TIME_LIMIT_S)
+        answer = child.call(tracer.load_workload, source, time_limit_s=_TIME_LIMIT_S)
         if not isinstance(answer, CallFailure):
             answer = child.call(
                 tracer.trace_workload, source.path, None, time_limit_s=_TIME_LIMIT_S
             )
     if isinstance(answer, CallFailure):
         raise AdvisorError(f"{source.path}: {answer.message}")
-    graph: OpGraph = answer.graph
-    return graph
+    return answer.graph
 
 
-def with_pc(cluster: Cluster) -> Cluster:
+def with_pc(cluster):
     """Return the machine with a PC for its host."""
     (host,) = cluster.hosts
     small = replace(
-        host,
-        peak_flops_per_s=PC_FLOPS_PER_S,
-        memory_bandwidth_bytes_per_s=PC_BYTES_PER_S,
+        host, peak_flops_per_s=PC_FLOPS_PER_S, memory_bandwidth_bytes_per_s=PC_BYTES_PER_S
     )
     return replace(cluster, hosts=(small,))
 
 
-def predicted_ms(graph: OpGraph, cluster: Cluster) -> dict[str, float]:
+def predicted_ms(graph, cluster):
     """Return the simulated step of each candidate that there is."""
     costs = roofline_by_place(graph, cluster)
     simulator = Simulator(graph, costs, cluster)
@@ -125,7 +115,7 @@ def predicted_ms(graph: OpGraph, cluster: Cluster) -> dict[str, float]:
     return {label: simulator.step_ns(p) / NS_PER_MS for label, p in placements.items()}
 
 
-def _print_sample(path: Path, mode: str) -> None:
+def _print_sample(path, mode):
     try:
         graph = traced(ModelSource(path=str(path), mode=mode))
     except AdvisorError as error:

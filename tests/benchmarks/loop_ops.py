@@ -4,9 +4,6 @@ The op graph holds a loop as one op that costs what its body costs. A profile sh
 under their own names; here is what each of them is, and the work of one of its runs.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from placement_advisor.graph.op import CALL_KINDS, LOOP_KINDS, Op
@@ -15,21 +12,14 @@ from placement_advisor.tf.trace import tracer
 from placement_advisor.tf.trace.bodies import COMPOSITE_KINDS, Bodies, handed
 from placement_advisor.tf.trace.nodes import op_signature
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from placement_advisor.tf.answers import Traced
-    from placement_advisor.tf.trace.flat_step import FlatStep
-    from placement_advisor.tf.trace.nodes import Node
-
 _BODIES = ("cond", "body", "f", "then_branch", "else_branch", "branches")
 
 
-def trace(path: str, folder: str) -> tuple[Traced, list[Op]]:
+def trace(path, folder):
     """Trace the loaded workload as ever, and list what runs within its loops."""
-    steps: list[FlatStep] = []
+    steps = []
 
-    def composites_of(step: FlatStep) -> Any:
+    def composites_of(step):
         steps.append(step)
         return found(step)
 
@@ -42,7 +32,7 @@ def trace(path: str, folder: str) -> tuple[Traced, list[Op]]:
     return traced, [*within, *_inner(bodies, step.ops)]
 
 
-def _ops(bodies: Bodies, nodes: list[Node]) -> Iterator[Op]:
+def _ops(bodies, nodes):
     for node in nodes:
         if node.kind not in COMPOSITE_KINDS | CALL_KINDS:
             work = work_of(op_signature(node))
@@ -56,7 +46,7 @@ def _ops(bodies: Bodies, nodes: list[Node]) -> Iterator[Op]:
     yield from _inner(bodies, nodes)
 
 
-def _inner(bodies: Bodies, nodes: Iterable[Node]) -> Iterator[Op]:
+def _inner(bodies, nodes):
     for node in nodes:
         if node.kind not in COMPOSITE_KINDS | CALL_KINDS:
             continue

@@ -1,7 +1,5 @@
 """What figures were measured on, and when."""
 
-from __future__ import annotations
-
 import os
 import re
 from datetime import UTC, datetime
@@ -11,7 +9,7 @@ from pathlib import Path
 from placement_advisor.machine.this_machine import gpu_count
 
 
-def machine_facts() -> dict[str, str | int]:
+def machine_facts():
     """Return what a reader has to know to place the figures."""
     processors = Path("/proc/cpuinfo").read_text()
     memory = Path("/proc/meminfo").read_text()
@@ -26,6 +24,6 @@ def machine_facts() -> dict[str, str | int]:
     }
 
 
-def _first(pattern: str, text: str) -> str:
+def _first(pattern, text):
     found = re.search(pattern, text)
     return found.group(1).strip() if found else "unknown"

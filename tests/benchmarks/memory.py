@@ -8,11 +8,8 @@ worst moment (median of the profiled steps) above what lay there between steps, 
 the placement puts there, which is known.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from model_tracing import SAMPLES, on_workers
@@ -25,21 +22,13 @@ from placement_advisor.profile.steps import host_lines, step_windows
 from placement_advisor.profile.worker_steps import measured_memory
 from placement_advisor.profile.xplane import read_planes
 from placement_advisor.simulator.memory import peak_memory
+from placement_advisor.simulator.schedule import PeakMemory
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.testbed.benchmark import Benchmark, SilentProgress
 from placement_advisor.testbed.cost_measurement import calibration_of, measure_costs
-from placement_advisor.testbed.testbed import ProfileFiles, Testbed
+from placement_advisor.testbed.testbed import ProfileFiles
 from placement_advisor.tf.calls import runner
 from placement_advisor.units import format_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from placement_advisor.cost.table import CostTable
-    from placement_advisor.graph.placement import Placement
-    from placement_advisor.machine.devices import Cluster
-    from placement_advisor.simulator.schedule import PeakMemory
-    from placement_advisor.tf.answers import Traced
 
 # Those that the figures in docs/ are of.
 _FAMILIES = (references.SINGLE, towers.TOWERS, references.ALTERNATING)
@@ -59,24 +48,24 @@ class Row:
     measured: tuple[int, ...]
 
     @property
-    def asked_bytes(self) -> int:
+    def asked_bytes(self):
         """What the step held at its worst moment, as asked for."""
         return self.predicted.resident_bytes + round(np.median(self.measured))
 
     @property
-    def error(self) -> float:
+    def error(self):
         """How far the prediction is off, in proportion."""
         return self.predicted.size_bytes / self.asked_bytes - 1
 
     @property
-    def is_in_range(self) -> bool:
+    def is_in_range(self):
         """Whether some step held as much, or steps held more and less."""
         step_bytes = self.predicted.size_bytes - self.predicted.resident_bytes
         asked = self.measured
         return min(asked) * (1 - _EQUAL) <= step_bytes <= max(asked) * (1 + _EQUAL)
 
 
-def main() -> None:
+def main():
     """Measure the samples named on the command line, all without a name."""
     names = sorted(path.stem for path in SAMPLES.glob("*.py"))
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -88,7 +77,7 @@ def main() -> None:
         f"{'model':<28}{'candidate':<13}{'device':<10}{'predicted':>10}"
         f"{'asked for':>10}{'from':>10}{'to':>10}{'error':>8}  at the peak"
     )
-    rows: list[Row] = []
+    rows = []
     for name in options.samples or names:
         for mode in options.modes.split(","):
             for row in _measure(name, mode):
@@ -97,7 +86,7 @@ def main() -> None:
     _print_summary(rows)
 
 
-def _measure(name: str, mode: str) -> Iterator[Row]:
+def _measure(name, mode):
     """Yield what comes out for one model; nothing if it has no such mode."""
     with on_workers(SAMPLES / f"{name}.py", mode) as running:
         if running is not None:
@@ -105,7 +94,7 @@ def _measure(name: str, mode: str) -> Iterator[Row]:
             yield from _rows(f"{name}, {mode}", testbed, traced)
 
 
-def _rows(model: str, testbed: Testbed, traced: Traced) -> Iterator[Row]:
+def _rows(model, testbed, traced):
     graph, devices = traced.graph, [device.name for device in testbed.plan.devices]
     watcher = SilentProgress()
     trial = Benchmark(testbed, steps=1, watcher=watcher)
@@ -134,7 +123,7 @@ def _rows(model: str, testbed: Testbed, traced: Traced) -> Iterator[Row]:
         testbed.call(runner.discard, placement.label)
 
 
-def _placements(traced: Traced, costs: CostTable, cluster: Cluster) -> Iterator[Placement]:
+def _placements(traced, costs, cluster):
     devices = cluster.device_names()
     proposals = families.propose(_FAMILIES, traced.graph, costs.everywhere(cluster), cluster)
     proposals |= {label: cut(traced.graph, costs, devices) for label, cut in MORE_CUTS.items()}
@@ -143,7 +132,7 @@ def _placements(traced: Traced, costs: CostTable, cluster: Cluster) -> Iterator[
             yield proposal
 
 
-def _measured(files: ProfileFiles) -> dict[str, tuple[int, ...]]:
+def _measured(files):
     windows = step_windows(read_planes(files.client), files.client)
     return {
         device: measured_memory(host_lines(read_planes(path)), windows)
@@ -151,7 +140,7 @@ def _measured(files: ProfileFiles) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _print(row: Row) -> None:
+def _print(row):
     resident_bytes = row.predicted.resident_bytes
     asked = [row.asked_bytes, *(f(row.measured) + resident_bytes for f in (min, max))]
     sizes = "".join(f"{format_bytes(size):>10}" for size in (row.predicted.size_bytes, *asked))
@@ -162,7 +151,7 @@ def _print(row: Row) -> None:
     )
 
 
-def _print_summary(rows: list[Row]) -> None:
+def _print_summary(rows):
     if not rows:
         return
     errors = np.abs([row.error for row in rows])

@@ -1,11 +1,8 @@
 """A model file, loaded and traced in a child, and workers on which it runs."""
 
-from __future__ import annotations
-
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import ModelError
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
@@ -15,28 +12,22 @@ from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from placement_advisor.tf.answers import Traced
-
 SAMPLES = Path(__file__).parents[2] / "sample_models"
 _TIME_LIMIT_S = 300.0
 
 
-def traced_model(path: Path, mode: str, bundle: Path) -> Traced | None:
+def traced_model(path, mode, bundle):
     """Return the traced model, what runs it in ``bundle``; None if it has no such mode."""
     with Child("loader") as loader:
         try:
             called(loader, tracer.load_workload, ModelSource(path=str(path), mode=mode))
         except ModelError:
             return None
-        traced: Traced = called(loader, tracer.trace_workload, str(path), str(bundle))
-    return traced
+        return called(loader, tracer.trace_workload, str(path), str(bundle))
 
 
 @contextmanager
-def on_workers(path: Path, mode: str, workers: int = 2) -> Iterator[tuple[Traced, Testbed] | None]:
+def on_workers(path, mode, workers=2):
     """Give the traced model, and workers that have it as their program; None without that mode."""
     with tempfile.TemporaryDirectory() as folder:
         bundle = Path(folder) / "bundle"
@@ -54,12 +45,12 @@ def on_workers(path: Path, mode: str, workers: int = 2) -> Iterator[tuple[Traced
             testbed.close()
 
 
-def called(child: Child, function: Callable[..., Any], *args: Any) -> Any:
+def called(child, function, *args):
     """Return what a child answers; end if it fails."""
     return answered(child.call(function, *args, time_limit_s=_TIME_LIMIT_S))
 
 
-def answered(answer: Any) -> Any:
+def answered(answer):
     """Return an answer that is no failure; end if it is."""
     if isinstance(answer, CallFailure):
         raise SystemExit(f"{answer.message}\n{answer.output_tail}")

@@ -21,8 +21,6 @@ that failed has a line that says why, and counts as not firm.
 Left out: that two measurements may be wrong alike, as by what the workers stand in for.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess
@@ -32,7 +30,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
 
 from command_runs import LAUNCH
 from machine_facts import machine_facts
@@ -51,9 +48,6 @@ from placement_advisor.testbed.benchmark import Benchmark, SilentProgress, time_
 from placement_advisor.testbed.cost_measurement import calibration_of
 from placement_advisor.units import NS_PER_S
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 WINS, LOSES, CANNOT_TELL = "wins", "loses", "cannot tell"
 _TURN_S, _ROUNDS = 0.5, 30
 _MOST_STEPS = 400
@@ -61,7 +55,7 @@ _LIMIT_S = 1_800.0
 _TAIL_CHARS = 600
 
 
-def verdict(interval: Sequence[float]) -> str:
+def verdict(interval):
     """Return what an interval of the ratio to one device says."""
     low, high = interval
     if high < WORTHWHILE_RATIO:
@@ -69,7 +63,7 @@ def verdict(interval: Sequence[float]) -> str:
     return LOSES if low > WORTHWHILE_RATIO else CANNOT_TELL
 
 
-def examine(seed: int) -> dict[str, Any]:
+def examine(seed):
     """Return what was said of a script's split, and what came of it once more."""
     script = split_script(seed)
     began_s = time.monotonic()
@@ -87,7 +81,7 @@ def examine(seed: int) -> dict[str, Any]:
     return line | {"took_s": round(time.monotonic() - began_s)}
 
 
-def _said(path: Path, out: Path) -> dict[str, Any]:
+def _said(path, out):
     """Analyze a script with the command, and return what it says of the split."""
     words = ["analyze", path.name, "--testbed", "workers", "-o", str(out)]
     ran = _ran([sys.executable, "-c", LAUNCH, *words], path.parent)
@@ -114,18 +108,18 @@ def _said(path: Path, out: Path) -> dict[str, Any]:
     }
 
 
-def _once_more(path: Path) -> dict[str, Any]:
+def _once_more(path):
     """Measure in another process; return that interval, too."""
     ran = _ran([sys.executable, __file__, "--again", path.name], path.parent)
     if isinstance(ran, str):
         return {"why": ran}
-    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    found = json.loads(ran.stdout.splitlines()[-1])
     if "interval_again" in found:
         found["again"] = verdict(found["interval_again"])
     return found
 
 
-def _ran(words: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str] | str:
+def _ran(words, folder):
     """Run a program in a folder; return what came of it, or why nothing did."""
     try:
         ran = subprocess.run(
@@ -136,7 +130,7 @@ def _ran(words: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]
     return ran.stderr[-_TAIL_CHARS:] if ran.returncode else ran
 
 
-def measured_again(path: Path) -> dict[str, Any]:
+def measured_again(path):
     """Run a script up to its step, and time its split and one device in long turns."""
     preload()
     with on_workers(path, "train") as running:
@@ -174,7 +168,7 @@ def measured_again(path: Path) -> dict[str, Any]:
     }
 
 
-def summary(lines: Sequence[Mapping[str, Any]]) -> str:
+def summary(lines):
     """Return a table in Markdown, and what it comes to."""
     rows = [
         "| seed | script | towers | backward | predicted | measured | said | once more | then "
@@ -218,11 +212,11 @@ def summary(lines: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _interval(ratio: float, interval: Sequence[float]) -> str:
+def _interval(ratio, interval):
     return f"{ratio:.2f} ({interval[0]:.2f}–{interval[1]:.2f})"
 
 
-def main() -> None:
+def main():
     """Examine scripts, or say what has come of them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", type=Path, help="results, a line of JSON for each script")
@@ -244,11 +238,11 @@ def main() -> None:
     print(summary(_lines(asked.file)))
 
 
-def _lines(file: Path) -> list[dict[str, Any]]:
+def _lines(file):
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def _examine_all(file: Path, seeds: range) -> None:
+def _examine_all(file, seeds):
     """Examine the seeds that the file does not have, and write each down at once."""
     known = _lines(file)
     if not known:
@@ -262,7 +256,7 @@ def _examine_all(file: Path, seeds: range) -> None:
         print({key: line[key] for key in ("seed", "said", "again", "why") if key in line})
 
 
-def _add(file: Path, line: Mapping[str, Any]) -> None:
+def _add(file, line):
     with file.open("a") as opened:
         opened.write(json.dumps(line) + "\n")
 

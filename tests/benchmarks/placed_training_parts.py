@@ -3,8 +3,6 @@
 python placed_training_parts.py trace|plain|placed|trial REQUEST
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -12,14 +10,9 @@ import time
 from pathlib import Path
 from statistics import median
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from placement_advisor.measurement.verification import Verification
 
 _EVERY, _TRIAL_STEPS = 20, 20
 _BLOCKS, _BLOCK_STEPS = 12, 10
@@ -27,7 +20,7 @@ _SLOWED_BY = 2.0
 _MODULE = ModuleType("__main__")  # It holds what the script has made.
 
 
-def farthest(ours: Sequence[Any], theirs: Sequence[Any], before: Sequence[Any]) -> float:
+def farthest(ours, theirs, before):
     """Return how far values are apart at most, in proportion to how far theirs have changed."""
     found = [0.0]
     for one, two, was in zip(ours, theirs, before, strict=True):
@@ -36,7 +29,7 @@ def farthest(ours: Sequence[Any], theirs: Sequence[Any], before: Sequence[Any]) 
     return max(found)
 
 
-def main() -> None:
+def main():
     """Do what is asked, and print what came of it."""
     what, asked = sys.argv[1], json.loads(sys.argv[2])
     script = Path(asked["script"])
@@ -52,7 +45,7 @@ def main() -> None:
     os._exit(0)
 
 
-def _trace(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
+def _trace(script, asked):
     """Write a placement of the script's step at random."""
     from placed_live import WORKERS, random_placement
 
@@ -62,7 +55,7 @@ def _trace(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
     from placement_advisor.tf.load.model_source import ModelSource, execute
     from placement_advisor.tf.trace.tracer import trace_step
 
-    def stop(seen: Capture) -> None:
+    def stop(seen):
         step = trace_step(script, captured(seen, ModelSource(path=str(script))))
         placement = random_placement(step.graph, asked["seed"])
         path = script.with_name("drawn.json")
@@ -75,7 +68,7 @@ def _trace(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
     raise SystemExit("no step was captured")
 
 
-def _plain(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
+def _plain(script, asked):
     """Run the script as it is; keep what variables hold."""
     from placement_advisor.tf.load.model_source import execute
 
@@ -84,7 +77,7 @@ def _plain(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _placed(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
+def _placed(script, asked):
     """Run the script placed, with every 20th step beside the script's own."""
     from placement_advisor.measurement.verification import (
         StepResults,
@@ -95,19 +88,19 @@ def _placed(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
     from placement_advisor.tf.deterministic_graph import ROUNDING_SEED, rounded
     from placement_advisor.tf.training import placed_run
 
-    found: list[Verification] = []
-    batches: list[Any] = []
-    seconds: dict[str, float] = {}
+    found = []
+    batches = []
+    seconds = {}
 
     class Checked(placed_run.PlacedRun):
         variables: dict[str, Any]
 
-        def _stand_still(self) -> None:
+        def _stand_still(self):
             began_s = time.monotonic()
             super()._stand_still()
             seconds["ready"] = time.monotonic() - began_s
 
-        def _run(self, given: Any, own: Callable[[], Any], began_s: float) -> Any:
+        def _run(self, given, own, began_s):
             placed = self._step
             assert placed is not None
             batches[:] = given
@@ -120,7 +113,7 @@ def _placed(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
                 self.variables = _variables_of(placed)
             before = self.values()
 
-            def compared(seed: int | None) -> Verification:
+            def compared(seed):
                 begun = before if seed is None else rounded(before, seed)
                 theirs = self.results(own, begun)
                 noisy = self.results(own, rounded(begun, ROUNDING_SEED))
@@ -135,21 +128,21 @@ def _placed(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
             self.set(before)
             return super()._run(given, own, began_s)
 
-        def values(self) -> dict[str, Any]:
+        def values(self):
             return {name: variable.numpy() for name, variable in self.variables.items()}
 
-        def set(self, values: dict[str, Any]) -> None:
+        def set(self, values):
             for name, variable in self.variables.items():
                 variable.assign(values[name])
 
-        def results(self, own: Callable[[], Any], before: dict[str, Any]) -> StepResults:
+        def results(self, own, before):
             self.set(before)
             self._within_step(own)
             return StepResults(outputs=(), before=before, state=self.values(), given={})
 
     original = placed_run.trace_step
 
-    def trace_step(*given: Any) -> Any:
+    def trace_step(*given):
         began_s = time.monotonic()
         found = original(*given)
         seconds["trace"] = time.monotonic() - began_s
@@ -171,14 +164,14 @@ def _placed(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _trial(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
+def _trial(script, asked):
     """Run the script with a trial in which one of the two steps is made slower."""
     from placement_advisor.tf.training import placed_run
 
     class Slowed(placed_run.PlacedRun):
         own_s = 0.0
 
-        def _within_step(self, run: Callable[[], Any]) -> Any:
+        def _within_step(self, run):
             began_s = time.perf_counter()
             returned = super()._within_step(run)
             if not self._is_placed:
@@ -193,7 +186,7 @@ def _trial(script: Path, asked: dict[str, Any]) -> dict[str, Any]:
     return {"goes_on": "placed" if trial.speedup > 1 else "own", "speedup": trial.speedup}
 
 
-def _run_script(script: Path, asked: dict[str, Any], kind: Any, trial_steps: int) -> Any:
+def _run_script(script, asked, kind, trial_steps):
     from placement_advisor.tf.load.model_source import execute
     from placement_advisor.tf.training.trial import SplitPlan
 
@@ -219,7 +212,7 @@ def _run_script(script: Path, asked: dict[str, Any], kind: Any, trial_steps: int
     return run
 
 
-def _over_by_hand(run: Any, batches: list[Any]) -> float:
+def _over_by_hand(run, batches):
     """Return what a step takes under the hooks over what it takes in a loop by hand."""
     from placement_advisor.tf.place import as_users
 
@@ -230,11 +223,11 @@ def _over_by_hand(run: Any, batches: list[Any]) -> float:
     run._is_placed = True
     by_hand = as_users(live, lambda flat: placed.runner(placed.split.divided(flat)))
     arguments = [tuple(given)] if live.loaded.model is not None else given
-    ways: dict[str, Callable[[], Any]] = {
+    ways = {
         "hooked": lambda: type(run).__mro__[1]._run(run, batches[-1:], lambda: None, 0.0),
         "by hand": lambda: by_hand(*arguments),
     }
-    taken: dict[str, list[float]] = {name: [] for name in ways}
+    taken = {name: [] for name in ways}
     for _ in range(1 + _BLOCKS):
         for name, call in ways.items():
             began_s = time.perf_counter()
@@ -245,7 +238,7 @@ def _over_by_hand(run: Any, batches: list[Any]) -> float:
     return median(hooked / hand for hooked, hand in pairs)
 
 
-def _variables_of(placed: Any) -> dict[str, Any]:
+def _variables_of(placed):
     from placement_advisor.tf.trace.tracer import owned_variables
 
     live = placed.split.live
@@ -254,7 +247,7 @@ def _variables_of(placed: Any) -> dict[str, Any]:
     return {f"{i} {variable.name}": variable for i, variable in enumerate(each)}
 
 
-def _keep(path: str) -> None:
+def _keep(path):
     """Write the numbers that the script's variables hold: its own, of its models and optimizers."""
     values = [np.asarray(each) for each in _held(list(vars(_MODULE).values()))]
     numbers = [value for value in values if value.dtype.kind == "f"]
@@ -262,7 +255,7 @@ def _keep(path: str) -> None:
     np.savez(path, **{f"after_{i}": value for i, value in enumerate(numbers)})
 
 
-def _held(made: Any) -> list[Any]:
+def _held(made):
     import keras
     import tensorflow as tf
 

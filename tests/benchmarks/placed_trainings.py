@@ -27,8 +27,6 @@ them by their state (`tf.random.normal`, which a GAN has), the first two say not
 fails has a line that says why.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -38,15 +36,11 @@ import sys
 import tempfile
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from machine_facts import machine_facts
 from placed_training_parts import farthest
 from random_models import random_model
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _SEEDS = 10**6
 _STEPS = 240
@@ -97,7 +91,7 @@ else:
 """
 
 
-def examine(seed: int, number: int) -> dict[str, Any]:
+def examine(seed, number):
     """Return what came of the script of a seed, the so-manieth of a draw."""
     number %= len(_NEEDED)
     needs = {"training", _NEEDED[number]}
@@ -107,7 +101,7 @@ def examine(seed: int, number: int) -> dict[str, Any]:
     model = random_model(seed, needs=needs, without=without)
     half = model.batch_size // 2
     samples = [half, model.batch_size - half] if number in _SHARES else None
-    line: dict[str, Any] = {
+    line = {
         "model": seed,
         "split": "batch" if samples else "layers",
         "features": sorted(model.features),
@@ -138,7 +132,7 @@ def examine(seed: int, number: int) -> dict[str, Any]:
     return line
 
 
-def _inside(what: str, asked: Mapping[str, Any], **environment: str) -> dict[str, Any]:
+def _inside(what, asked, **environment):
     """Do something in a process of its own."""
     ran = subprocess.run(
         [sys.executable, str(_INSIDE), what, json.dumps(asked)],
@@ -150,18 +144,17 @@ def _inside(what: str, asked: Mapping[str, Any], **environment: str) -> dict[str
     )
     if ran.returncode:
         raise RuntimeError(f"{what}: {ran.stderr.strip().splitlines()[-1]}")
-    answer: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
-    return answer
+    return json.loads(ran.stdout.splitlines()[-1])
 
 
-def _apart(ours: str, theirs: str) -> float:
+def _apart(ours, theirs):
     """Return how far variables are apart at most, in proportion to the largest value of each."""
     with np.load(ours) as one, np.load(theirs) as two:
         values = [[each[f"after_{i}"] for i in range(len(each.files))] for each in (one, two)]
     return farthest(*values, list(map(np.zeros_like, values[1])))
 
 
-def summary(lines: Sequence[Mapping[str, Any]]) -> str:
+def summary(lines):
     """Return as Markdown what has come of the models."""
     rows = [
         "| model | split | wrong | steps apart | apart at the end | rounded | over by hand "
@@ -189,13 +182,13 @@ def summary(lines: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(rows)
 
 
-def _draws_of_its_own(line: Mapping[str, Any]) -> bool:
+def _draws_of_its_own(line):
     """Whether its random numbers are not those of the plain script."""
     features = line["features"]
     return "gan" in features or (line["split"] == "batch" and "dropout" in features)
 
 
-def _apart_by_step(line: Mapping[str, Any]) -> str:
+def _apart_by_step(line):
     if _draws_of_its_own(line):
         return "draws of its own | | |"
     wrong = "; ".join(line["wrong"]) or "nothing"
@@ -204,7 +197,7 @@ def _apart_by_step(line: Mapping[str, Any]) -> str:
     return f"{wrong} | {line['steps_apart']:.1g} | {line['apart']:.1g} | {rounded}"
 
 
-def main() -> None:
+def main():
     """Examine models, or say what has come of them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", type=Path, help="results, a line of JSON for each model")

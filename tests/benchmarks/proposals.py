@@ -1,9 +1,5 @@
 """Splits of a model that its benchmarks run: those that families propose, and more."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from placement_advisor.analysis.target_costs import MEASURED_UNCERTAINTY
 from placement_advisor.candidates import families, searched
 from placement_advisor.candidates.by_layer import NotApplicable, place_by_layer
@@ -12,24 +8,13 @@ from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.placement import Placement
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from placement_advisor.cost.table import CostTable
-    from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.simulator.simulator import Simulator
-    from placement_advisor.solvers.effort import Effort
-    from placement_advisor.testbed.cost_measurement import CostMeasurement
-
 _MIN_LAYERS = 3
 
 
-def _cut(label: str, places: Sequence[float]) -> Callable[..., Placement | NotApplicable]:
+def _cut(label, places):
     """Return a proposer that changes the device where these shares of the work are done."""
 
-    def propose(
-        graph: OpGraph, costs: CostTable, devices: Sequence[str]
-    ) -> Placement | NotApplicable:
+    def propose(graph, costs, devices):
         view = layer_view(graph)
         layers = depth_first(view)
         if len(layers) < _MIN_LAYERS:
@@ -59,12 +44,7 @@ def _cut(label: str, places: Sequence[float]) -> Callable[..., Placement | NotAp
 MORE_CUTS = {"halves": _cut("halves", [1 / 2]), "sandwich": _cut("sandwich", [1 / 3, 2 / 3])}
 
 
-def proposals(
-    graph: OpGraph,
-    costing: CostMeasurement,
-    simulator: Simulator,
-    effort: Effort,
-) -> Iterator[Placement]:
+def proposals(graph, costing, simulator, effort):
     """Yield each placement once that uses more than one device.
 
     They are those of all families, what a search finds, and two more cuts.

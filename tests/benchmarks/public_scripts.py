@@ -14,8 +14,6 @@ Rows are kept in FOLDER as they come, so that a further call goes on where one h
 are tables in Markdown.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -29,10 +27,6 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 # Committed before any script was tried.
 SEED = 20_261_128
@@ -74,7 +68,7 @@ class Run:
     err: str
 
     @property
-    def last_line(self) -> str:
+    def last_line(self):
         """What a Python error says, of that of a layer the cause; else the last line."""
         lines = [line.strip() for line in _COLOURS.sub("", self.err).splitlines() if line.strip()]
         errors = [number for number, line in enumerate(lines) if _ERROR.match(line)]
@@ -101,13 +95,13 @@ class Row:
     seconds: float | None = None
 
 
-def main() -> None:
+def main():
     """Try what has no row yet, and print all rows."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--list", action="store_true", help="print the order only")
     asked = parser.parse_args()
-    folder: Path = asked.folder.resolve()
+    folder = asked.folder.resolve()
     if asked.list:
         print("\n".join([*listed(folder), *drawn(folder)]))
         return
@@ -120,21 +114,21 @@ def main() -> None:
     _print(list(rows.values()))
 
 
-def listed(folder: Path) -> list[str]:
+def listed(folder):
     """Return the scripts that are named, relative to the folder."""
     paths = [path for pattern in GUIDES for path in sorted((folder / "keras").glob(pattern))]
     names = [path.relative_to(folder).as_posix() for path in paths]
     return [name for name in names if not any(other in name for other in _OTHER_BACKENDS)]
 
 
-def drawn(folder: Path) -> list[str]:
+def drawn(folder):
     """Return all examples in the order in which they are tried."""
     paths = (folder / "keras-io" / "examples").rglob("*.py")
     names = sorted(path.relative_to(folder).as_posix() for path in paths)
     return random.Random(SEED).sample(names, len(names))
 
 
-def _wanted(folder: Path, rows: dict[str, Row]) -> Iterator[tuple[str, bool]]:
+def _wanted(folder, rows):
     """Go over the scripts that have no row, as long as some are wanted; rows come meanwhile."""
     yield from ((script, False) for script in listed(folder) if script not in rows)
     for script in drawn(folder):
@@ -144,7 +138,7 @@ def _wanted(folder: Path, rows: dict[str, Row]) -> Iterator[tuple[str, bool]]:
             yield script, True
 
 
-def _kept(folder: Path) -> dict[str, Row]:
+def _kept(folder):
     path = folder / _ROWS
     if not path.exists():
         return {}
@@ -152,7 +146,7 @@ def _kept(folder: Path) -> dict[str, Row]:
     return {row.script: row for row in rows}
 
 
-def tried(folder: Path, script: str, *, drawn: bool) -> Row:
+def tried(folder, script, *, drawn):
     """Run a script by itself, and under the advisor."""
     path = str(folder / script)
     plain = _run([path], _PLAIN_S, PUBLIC_SCRIPTS_STOP="1")
@@ -178,7 +172,7 @@ def tried(folder: Path, script: str, *, drawn: bool) -> Row:
     )
 
 
-def _refusal(run: Run) -> str:
+def _refusal(run):
     """Return what the advisor has said against it."""
     if run.code is None:
         return f"no answer after {_ADVISOR_S:.0f} s"
@@ -186,7 +180,7 @@ def _refusal(run: Run) -> str:
     return _PATH.sub("", " / ".join(said.split("\n"))) if found else run.last_line
 
 
-def _run(words: Sequence[str], limit_s: float, out: object = None, **variables: str) -> Run:
+def _run(words, limit_s, out=None, **variables):
     """Run Python in a folder of its own, with stubs of data sets, and end all that it started."""
     paths = os.pathsep.join(map(str, (_DATA, _ROOT)))
     with (
@@ -208,13 +202,13 @@ def _run(words: Sequence[str], limit_s: float, out: object = None, **variables: 
             cwd=here,
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=out or subprocess.DEVNULL,  # type: ignore[call-overload]
+            stdout=out or subprocess.DEVNULL,
             stderr=err,
             start_new_session=True,
             preexec_fn=_limit_memory,
         )
         try:
-            code: int | None = child.wait(limit_s)
+            code = child.wait(limit_s)
         except subprocess.TimeoutExpired:
             code = None
         seconds = time.monotonic() - began_s
@@ -224,11 +218,11 @@ def _run(words: Sequence[str], limit_s: float, out: object = None, **variables: 
         return Run(code=code, seconds=seconds, err=err.read())
 
 
-def _limit_memory() -> None:
+def _limit_memory():
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
 
 
-def _end(pid: int) -> None:
+def _end(pid):
     """End a session of processes, if any is left."""
     try:
         os.killpg(pid, signal.SIGKILL)
@@ -236,7 +230,7 @@ def _end(pid: int) -> None:
         return
 
 
-def _print(rows: Sequence[Row]) -> None:
+def _print(rows):
     for drawn, title in ((False, "Guides and demos"), (True, "Examples that were drawn")):
         ours = [row for row in rows if row.drawn is drawn]
         taken = [row for row in ours if not row.excluded]
@@ -251,11 +245,11 @@ def _print(rows: Sequence[Row]) -> None:
                 print(f"| {_name(row)} | {row.plain[:_WIDEST]} |")
 
 
-def _name(row: Row) -> str:
+def _name(row):
     return Path(row.script).stem
 
 
-def _seen(row: Row) -> str:
+def _seen(row):
     """Return what was captured, its lines without their file, or the refusal."""
     if row.captured is None:
         return f"**missed**: {row.refused}"

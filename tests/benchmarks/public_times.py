@@ -18,8 +18,6 @@ convolutions told which kernels price them, and two constants (`PLAIN_SINGLE_TIL
   for placements with as many GPUs on each host; gradients go as they are ready.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import re
@@ -28,7 +26,7 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 from statistics import median, quantiles
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
@@ -50,12 +48,6 @@ from placement_advisor.machine.hierarchy import read_machine
 from placement_advisor.machine.presets import hardware_figures, read_hardware
 from placement_advisor.units import NS_PER_S
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from placement_advisor.candidates.batch_split.split_graph import SplitTraces
-    from placement_advisor.machine.hierarchy import Machine
-
 NS_PER_MS = 1e6
 # Of the halves of DeepBench.
 SEED = 52
@@ -73,12 +65,12 @@ class Timing(NamedTuple):
     predicted_ns: float
 
 
-def sized(size_bytes: int) -> str:
+def sized(size_bytes):
     """Return the class of a size."""
     return f"up to {next(text for text, most in SIZES.items() if size_bytes <= most)}"
 
 
-def all_reduce_ns(machine: Machine, size_bytes: int) -> float:
+def all_reduce_ns(machine, size_bytes):
     """Return what an all-reduce of all devices takes."""
     op = Op(name="reduce", kind="AllReduce", output_bytes=(size_bytes,))
     rings = ring_of_devices(machine.host), *machine.first_levels(machine.hosts)
@@ -99,7 +91,7 @@ NUMBER = re.compile(r"[\d.]")
 _MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 
 
-def sheet(path: Path) -> Iterator[dict[str, str]]:
+def sheet(path):
     """Yield the rows of the first sheet of a workbook: texts by column."""
     with zipfile.ZipFile(path) as book:
         texts, rows = (
@@ -117,7 +109,7 @@ def sheet(path: Path) -> Iterator[dict[str, str]]:
         }
 
 
-def deepbench(record: Path) -> Iterator[Timing]:
+def deepbench(record):
     """Yield what the record has of each card."""
     figures = hardware_figures()
     for name, (peak, bandwidth, others) in FURTHER.items():
@@ -129,7 +121,7 @@ def deepbench(record: Path) -> Iterator[Timing]:
         yield from _of_card(record / f"DeepBench_NV_{name}.xlsx", card or name)
 
 
-def _of_card(path: Path, card: str) -> Iterator[Timing]:
+def _of_card(path, card):
     device = read_hardware(card).devices[0]
     roof, section, names = Roof(device), "", {}
     for cells in sheet(path):
@@ -152,9 +144,7 @@ def _of_card(path: Path, card: str) -> Iterator[Timing]:
                     yield Timing(op, card, kind, measured_ns, predicted_ns)
 
 
-def _ops(
-    section: str, names: dict[str, str], cells: dict[str, str]
-) -> Iterator[tuple[str, str, str, Op]]:
+def _ops(section, names, cells):
     """Yield for each op of a row what it is, which way it goes, the columns of its time, itself."""
     op = Op(name="op", kind="")
     if section.startswith("Dense"):
@@ -204,10 +194,10 @@ MACHINES = {
 }
 
 
-def vidur(record: Path) -> Iterator[Timing]:
+def vidur(record):
     """Yield all-reduces of all GPUs, and copies from the first to the second."""
     for kind in ("all_reduce", "send_recv"):
-        seen: dict[bytes, str] = {}
+        seen = {}
         for name, (host, network) in MACHINES.items():
             path = record / name / f"{kind}.csv"
             if not path.exists() or seen.setdefault(path.read_bytes(), name) != name:
@@ -226,11 +216,11 @@ def vidur(record: Path) -> Iterator[Timing]:
 
 
 @cache
-def _machine(words: str) -> Machine:
+def _machine(words):
     return read_machine(words)
 
 
-def _collective_ns(kind: str, words: str, size_bytes: int) -> float:
+def _collective_ns(kind, words, size_bytes):
     machine = _machine(words)
     if kind == "all_reduce":
         return all_reduce_ns(machine, size_bytes)
@@ -252,7 +242,7 @@ NETWORKS = ("Ethernet10", "Ethernet100")
 PLACEMENTS = ("1", "2", "4", "11", "22", "44", "1111", "2222", "4444")
 
 
-def pollux(record: Path) -> Iterator[Timing]:
+def pollux(record):
     """Yield steps as long as one GPU's measured one, times what is predicted to be lost."""
     for name, (call, batches) in MODELS.items():
         text = (record / name / "placements.csv").read_text(encoding="utf-8")
@@ -272,7 +262,7 @@ def pollux(record: Path) -> Iterator[Timing]:
                     yield Timing(name, "T4", kind, measured_ns, taken["1", str(batch)] * loss)
 
 
-def _step_ns(traces: SplitTraces, placement: str, network: str) -> int:
+def _step_ns(traces, placement, network):
     """Return the simulated step on as many GPUs of each host as the placement has digits."""
     machine = read_machine(f"{len(placement)}x(4xT4)-{network}" if network else "4xT4")
     names = machine.host.device_names()[: int(placement[0])]
@@ -287,7 +277,7 @@ def _step_ns(traces: SplitTraces, placement: str, network: str) -> int:
 RECORDS = {"DeepBench_NV_V100.xlsx": deepbench, "a100_dgx": vidur, "imagenet": pollux}
 
 
-def main() -> None:
+def main():
     """Print a line for each op, machine and kind of each record."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("records", type=Path, nargs="+")
@@ -295,7 +285,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|")
     for record in arguments.parse_args().records:
         read = next(reader for name, reader in RECORDS.items() if (record / name).exists())
-        groups: defaultdict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
+        groups = defaultdict(list)
         draws = defaultdict(lambda: np.random.default_rng(SEED))
         for timing in read(record):
             kinds = [timing.kind]

@@ -5,17 +5,11 @@ The published models normalised batches in one fused op, after convolutions with
 have biases as well. Both can be built.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import keras
 import tensorflow as tf
 from keras.src import layers as keras_layers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CLASSES = 1_000
 
@@ -23,7 +17,7 @@ CLASSES = 1_000
 class FusedBatchNormalization(keras.layers.BatchNormalization):
     """Keras's batch normalisation in one op, always for training."""
 
-    def call(self, inputs: tf.Tensor, **_: Any) -> tf.Tensor:
+    def call(self, inputs, **_):
         """Return the normalised batch, and note its mean and variance."""
         ones = tf.ones(inputs.shape[-1:])
         normalised, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
@@ -42,11 +36,11 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
 class UnbiasedConvolution(keras.layers.Conv2D):
     """Keras's convolution without biases, whatever it is asked for."""
 
-    def __init__(self, *sizes: Any, **options: Any) -> None:
+    def __init__(self, *sizes, **options):
         super().__init__(*sizes, **{**options, "use_bias": False})
 
 
-def trained(name: str, batch: int, *, is_fused: bool) -> tuple[keras.Model, tf.data.Dataset]:
+def trained(name, batch, *, is_fused):
     """Return a compiled model by its name in the record, and one batch for it."""
     build, pixels = MODELS[name]
     images = keras.Input((pixels, pixels, 3), batch, name="images")
@@ -62,7 +56,7 @@ def trained(name: str, batch: int, *, is_fused: bool) -> tuple[keras.Model, tf.d
     return model, zeros
 
 
-def trained_bert(batch: int, length: int) -> tuple[keras.Model, tf.data.Dataset]:
+def trained_bert(batch, length):
     """Return a compiled BERT of base size that labels each word, and one batch for it.
 
     Words are masked and dropped as in NVIDIA's examples; the optimizer neither clips nor decays.
@@ -86,7 +80,7 @@ def trained_bert(batch: int, length: int) -> tuple[keras.Model, tf.data.Dataset]
     return model, tf.data.Dataset.from_tensors((zeros, zeros))
 
 
-def _alexnet(images: keras.KerasTensor) -> keras.Model:
+def _alexnet(images):
     """Return five convolutions and three dense layers, as TensorFlow's own benchmark has them."""
     layers = keras.layers
     flow = layers.Conv2D(64, 11, 4, activation="relu")(images)
@@ -101,21 +95,21 @@ def _alexnet(images: keras.KerasTensor) -> keras.Model:
     return keras.Model(images, layers.Dense(CLASSES, activation="softmax")(flow))
 
 
-def _application(name: str) -> Callable[[keras.KerasTensor], keras.Model]:
-    def build(images: keras.KerasTensor) -> keras.Model:
+def _application(name):
+    def build(images):
         network = getattr(keras.applications, name)
         return network(weights=None, input_tensor=images, classes=CLASSES)
 
     return build
 
 
-def _resnet50_v15(images: keras.KerasTensor) -> keras.Model:
+def _resnet50_v15(images):
     """Return ResNet-50 with a block's stride in its 3x3, and no bias before batches are normalised.
 
     As NVIDIA's `resnet_bottleneck_block.py` has it.
     """
 
-    def convolution(*sizes: int, name: str, **more: Any) -> keras.layers.Layer:
+    def convolution(*sizes, name, **more):
         block, _, part = name.removesuffix("_conv").rpartition("_")
         if block in ("conv3_block1", "conv4_block1", "conv5_block1") and part in ("1", "2"):
             more["strides"] = int(part)
@@ -126,7 +120,7 @@ def _resnet50_v15(images: keras.KerasTensor) -> keras.Model:
 
 
 # How to build each, and its images' height and width.
-MODELS: dict[str, tuple[Callable[[keras.KerasTensor], keras.Model], int]] = {
+MODELS = {
     "alexnet": (_alexnet, 227),
     "inception3": (_application("InceptionV3"), 299),
     "resnet50": (_application("ResNet50"), 224),

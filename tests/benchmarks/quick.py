@@ -7,8 +7,6 @@ that what else the machine does meets both. What a command and all that it start
 processor moves less than the clock. A first analysis, which compiles, is left out.
 """
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys
@@ -23,7 +21,7 @@ _TURNS = 3
 _LAUNCH = "import sys; sys.argv[0] = 'advisor'; from placement_advisor.cli.app import main; main()"
 
 
-def _taken(*words: str) -> tuple[float, float]:
+def _taken(*words):
     """Return the seconds that a command takes, by the clock and of the processor."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run([sys.executable, "-c", _LAUNCH, *words], check=True, stdout=subprocess.DEVNULL)
@@ -32,7 +30,7 @@ def _taken(*words: str) -> tuple[float, float]:
     return time.perf_counter() - start, spent
 
 
-def main() -> None:
+def main():
     """Print a table of medians, and of the differences turn by turn."""
     with tempfile.TemporaryDirectory() as folder:
         graph, out = f"{folder}/graph.json.gz", f"{folder}/out"

@@ -11,16 +11,14 @@ differ by more than 5 % is measured up to three times; the steadiest of these co
 Files are pickles, for whoever wrote them.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import pickle
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 from model_tracing import SAMPLES, on_workers
 from proposals import proposals
@@ -28,24 +26,20 @@ from random_models import random_model
 
 from placement_advisor.candidates import references
 from placement_advisor.defaults import BASELINE
-from placement_advisor.measurement.measurement import paired_ratios
+from placement_advisor.graph.placement import Placement
+from placement_advisor.machine.calibration import Calibration
+from placement_advisor.measurement.measurement import StepProfile, paired_ratios
 from placement_advisor.processes.children import preload
+from placement_advisor.profile.worker_steps import PlannedCopy
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.effort import Effort
 from placement_advisor.testbed.benchmark import Benchmark, SilentProgress, time_in_rounds
-from placement_advisor.testbed.cost_measurement import calibration_of, measure_costs
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from placement_advisor.graph.placement import Placement
-    from placement_advisor.machine.calibration import Calibration
-    from placement_advisor.measurement.measurement import StepProfile
-    from placement_advisor.profile.worker_steps import PlannedCopy
-    from placement_advisor.testbed.benchmark import BenchmarkEntry
-    from placement_advisor.testbed.cost_measurement import CostMeasurement
-    from placement_advisor.testbed.testbed import Testbed
-    from placement_advisor.tf.answers import Traced
+from placement_advisor.testbed.cost_measurement import (
+    CostMeasurement,
+    calibration_of,
+    measure_costs,
+)
+from placement_advisor.tf.answers import Traced
 
 # All of the step on the second device.
 ELSEWHERE = "elsewhere"
@@ -84,24 +78,23 @@ class Recording:
     costing: CostMeasurement
     splits: Mapping[str, Split]
 
-    def save(self, path: Path) -> None:
+    def save(self, path):
         """Write a file."""
         with gzip.open(path, "wb", compresslevel=3) as file:
             pickle.dump(self, file)
 
     @classmethod
-    def load(cls, path: Path) -> Recording:
+    def load(cls, path):
         """Read what `save` wrote."""
         with gzip.open(path, "rb") as file:
-            loaded: Recording = pickle.load(file)
-        return loaded
+            return pickle.load(file)
 
-    def ratio(self, label: str, rounds: slice = slice(None)) -> float:
+    def ratio(self, label, rounds=slice(None)):
         """Return what a split took, over the single device in the same rounds."""
         alone, split = self.splits[BASELINE], self.splits[label]
         return median(paired_ratios(list(alone.rounds[rounds]), list(split.rounds[rounds])))
 
-    def halves(self) -> float:
+    def halves(self):
         """Return how far apart the ratios of half of the rounds each are, the worst of all."""
         labels = [label for label in self.splits if label != BASELINE]
         pairs = [
@@ -110,7 +103,7 @@ class Recording:
         return max((abs(odd / even - 1) for odd, even in pairs), default=0.0)
 
 
-def recorded(path: Path, mode: str, rounds: int) -> Recording | None:
+def recorded(path, mode, rounds):
     """Run a model and its splits; None if it has no such mode."""
     with on_workers(path, mode) as running:
         if running is None:
@@ -119,7 +112,7 @@ def recorded(path: Path, mode: str, rounds: int) -> Recording | None:
         return _recorded(path.stem, testbed, traced, rounds)
 
 
-def _recorded(name: str, testbed: Testbed, traced: Traced, rounds: int) -> Recording:
+def _recorded(name, testbed, traced, rounds):
     calibration = calibration_of(testbed, SilentProgress())
     trial = Benchmark(testbed, steps=_STEPS, watcher=SilentProgress())
     costing = measure_costs(trial, testbed.plan, traced, calibration)
@@ -149,7 +142,7 @@ def _recorded(name: str, testbed: Testbed, traced: Traced, rounds: int) -> Recor
     )
 
 
-def _split(entry: BenchmarkEntry, predicted_ns: int) -> Split:
+def _split(entry, predicted_ns):
     files = entry.files
     assert files is not None
     assert entry.prepared is not None
@@ -164,7 +157,7 @@ def _split(entry: BenchmarkEntry, predicted_ns: int) -> Split:
     )
 
 
-def main() -> None:
+def main():
     """Record random models and samples."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
@@ -188,8 +181,8 @@ def main() -> None:
         print(f"{name}: halves {best.halves():.1%}, {ratios}", flush=True)
 
 
-def _steadiest(path: Path, mode: str, rounds: int) -> Recording | None:
-    best: Recording | None = None
+def _steadiest(path, mode, rounds):
+    best = None
     for _ in range(_TRIES):
         found = recorded(path, mode, rounds)
         if found is None:
@@ -201,7 +194,7 @@ def _steadiest(path: Path, mode: str, rounds: int) -> Recording | None:
     return best
 
 
-def _model(name: str, folder: Path) -> tuple[Path, str]:
+def _model(name, folder):
     """Return the file of a model and the mode in which it is recorded."""
     if not name.isdigit():
         return SAMPLES / f"{name}.py", "train"

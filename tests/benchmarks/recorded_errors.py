@@ -12,12 +12,9 @@ took in rounds, and what the errors of its splits have in common, their median. 
 is left of errors without that, and errors of splits against what one device took in rounds.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from record_runs import ELSEWHERE, Recording
@@ -26,15 +23,8 @@ from placement_advisor.analysis.target_costs import ASSUMED_UNCERTAINTY, MEASURE
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.defaults import BASELINE
-from placement_advisor.simulator.sensitivity import Sensitivity
+from placement_advisor.simulator.sensitivity import PredictedRatio, Sensitivity
 from placement_advisor.simulator.simulator import Simulator
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from placement_advisor.simulator.sensitivity import PredictedRatio
 
 ALL = "all"
 
@@ -52,7 +42,7 @@ class Outcome:
     by_assumed: PredictedRatio
 
 
-def outcomes(recording: Recording) -> list[Outcome]:
+def outcomes(recording):
     """Return the splits of a recording, predicted without any of their runs."""
     graph, cluster = recording.traced.graph, recording.costing.cluster
     alone = recording.splits[BASELINE].placement
@@ -76,7 +66,7 @@ def outcomes(recording: Recording) -> list[Outcome]:
     ]
 
 
-def single_error(recording: Recording) -> float:
+def single_error(recording):
     """Return how far the step of one device is off, by its own ops, from what it took in rounds."""
     cluster = recording.costing.cluster
     costs = recording.costing.costs.everywhere(cluster)
@@ -85,19 +75,19 @@ def single_error(recording: Recording) -> float:
     return float(simulated_ns / np.median([step for turn in alone.rounds for step in turn]) - 1)
 
 
-def errors(of_one_model: Sequence[Outcome]) -> NDArray[np.float64]:
+def errors(of_one_model):
     """Return the errors of a model's splits, as logarithms."""
     return np.log([each.by_measured.ratio / each.measured for each in of_one_model])
 
 
-def regret(of_one_model: Sequence[Outcome]) -> float:
+def regret(of_one_model):
     """Return what trusting predictions costs, in proportion."""
     measured = [1.0, *(each.measured for each in of_one_model)]
     predicted = [1.0, *(each.by_measured.ratio for each in of_one_model)]
     return measured[int(np.argmin(predicted))] / min(measured) - 1
 
 
-def _print(found: Sequence[Outcome], basis: str) -> None:
+def _print(found, basis):
     print(f"\nby {basis} costs")
     print(
         f"{'':<14}{'splits':>7}{'median':>8}{'p90':>8}{'signed':>8}{'repeats':>9}{'p90':>7}"
@@ -105,7 +95,7 @@ def _print(found: Sequence[Outcome], basis: str) -> None:
     )
     for family in [*sorted({each.family for each in found}), ALL]:
         of = [each for each in found if family in (ALL, each.family)]
-        ratios: list[PredictedRatio] = [getattr(each, f"by_{basis}") for each in of]
+        ratios = [getattr(each, f"by_{basis}") for each in of]
         off = np.array([r.ratio / each.measured - 1 for r, each in zip(ratios, of, strict=True)])
         repeats = np.array([abs(each.odd / each.even - 1) / 2 for each in of])
         inside = [r.low <= each.measured <= r.high for r, each in zip(ratios, of, strict=True)]
@@ -117,7 +107,7 @@ def _print(found: Sequence[Outcome], basis: str) -> None:
         )
 
 
-def main() -> None:
+def main():
     """Print what comes out for some recordings."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("recordings", type=Path, nargs="+")

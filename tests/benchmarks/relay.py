@@ -7,8 +7,6 @@ answered with one byte; the times are medians. Processes are not pinned, and on 
 shares them: sender, both relays and receiver.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import tempfile
@@ -24,7 +22,7 @@ PORT = 20_001
 NETWORK = 1
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rate-mbit", type=float)
     parser.add_argument("--delay-us", type=float)

@@ -13,8 +13,6 @@ machine. A run that was cut short goes on: splits that are in the file are left 
 only what is missing. A model without a split has a line that says why, and another takes its place.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import secrets
@@ -26,7 +24,6 @@ from math import sqrt
 from pathlib import Path
 from statistics import mean, median, quantiles
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 from machine_facts import machine_facts
 from random_models import random_model
@@ -54,30 +51,12 @@ from placement_advisor.analysis.tracing import (
 )
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.measurement.measurement import (
-    Verdict,
-    compare,
-    least_samples,
-    paired_ratios,
-)
+from placement_advisor.measurement.measurement import Verdict, compare, least_samples, paired_ratios
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child, preload
-from placement_advisor.testbed.benchmark import (
-    Benchmark,
-    SilentProgress,
-    time_in_rounds,
-)
+from placement_advisor.testbed.benchmark import Benchmark, SilentProgress, time_in_rounds
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.units import NS_PER_S
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from placement_advisor.analysis.predictions import Predictions
-    from placement_advisor.analysis.runs import RunResults
-    from placement_advisor.analysis.step_costs import TestbedSession
-    from placement_advisor.graph.placement import Placement
-    from placement_advisor.testbed.benchmark import BenchmarkEntry
 
 _SEEDS = 10**6
 _SPLITS = 5
@@ -98,28 +77,28 @@ class Kept:
 
     path: Path
 
-    def add(self, line: Mapping[str, Any]) -> None:
+    def add(self, line):
         """Write a line."""
         with self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
         print({name: line[name] for name in ("seeds", "model", "split", "why") if name in line})
 
-    def lines(self) -> list[dict[str, Any]]:
+    def lines(self):
         """Return all lines."""
         return [json.loads(each) for each in self.path.read_text().splitlines()]
 
-    def splits(self, seed: int) -> list[dict[str, Any]]:
+    def splits(self, seed):
         """Return those of the splits of a model."""
         return [line for line in self.lines() if line.get("model") == seed and "split" in line]
 
-    def left(self) -> list[int]:
+    def left(self):
         """Return the seeds drawn of which something is left to do."""
         lines = self.lines()
         ended = {line["model"] for line in lines if line.get("why") is not None}
         return [seed for line in lines for seed in line.get("seeds", ()) if seed not in ended]
 
 
-def examine(seed: int, seconds: float, kept: Kept, deadline: float) -> None:
+def examine(seed, seconds, kept, deadline):
     """Run a model's splits of which nothing is kept, until the deadline (`time.monotonic`).
 
     Raises:
@@ -153,7 +132,7 @@ def examine(seed: int, seconds: float, kept: Kept, deadline: float) -> None:
             )
         )
 
-        def look(results: RunResults) -> Placement | None:
+        def look(results):
             nonlocal forecast
             refined = refine(forecast, results, options.effort)
             if refined is None:
@@ -161,18 +140,18 @@ def examine(seed: int, seconds: float, kept: Kept, deadline: float) -> None:
             forecast = refined.predictions
             return refined.placement
 
-        def show(doing: str, results: RunResults) -> None:
+        def show(doing, results):
             if doing == "profiling":
                 _train(seed, seconds, apparatus, forecast, kept, deadline)
                 raise _NotProfiledError
 
         with suppress(_NotProfiledError):
-            steering: Any = SimpleNamespace(show=show, refine=look, advise=lambda _: [])
+            steering = SimpleNamespace(show=show, refine=look, advise=lambda _: [])
             runs = CandidateRuns(options, apparatus, course, steering, ReferenceTimings())
             runs.run(candidates_to_run(forecast, options), None, None)
 
 
-def usual_options(path: Path, mode: str) -> AnalyzeOptions:
+def usual_options(path, mode):
     """Return those of `advisor analyze` without an option, but for where it runs."""
     return AnalyzeOptions(
         source=ModelSource(
@@ -188,14 +167,7 @@ def usual_options(path: Path, mode: str) -> AnalyzeOptions:
     )
 
 
-def _train(
-    seed: int,
-    seconds: float,
-    apparatus: TestbedSession,
-    forecast: Predictions,
-    kept: Kept,
-    deadline: float,
-) -> None:
+def _train(seed, seconds, apparatus, forecast, kept, deadline):
     """Time longer turns, then run each split whose line is missing."""
     entries = {each.placement.label: each for each in apparatus.trial.running() if any(each.rounds)}
     if defaults.BASELINE not in entries:
@@ -207,7 +179,7 @@ def _train(
     alone = entries[defaults.BASELINE]
     done = {line["split"] for line in kept.splits(seed)}
 
-    def ratio(label: str) -> float:
+    def ratio(label):
         return median(paired_ratios(alone.rounds, entries[label].rounds) or [1.0])
 
     missing = entries.keys() - {defaults.BASELINE} - done
@@ -233,9 +205,7 @@ def _train(
     kept.add({"model": seed, "why": why or f"all {len(kept.splits(seed))} splits have run"})
 
 
-def _in_longer_turns(
-    apparatus: TestbedSession, entries: Mapping[str, BenchmarkEntry]
-) -> dict[str, dict[str, list[tuple[int, ...]]]]:
+def _in_longer_turns(apparatus, entries):
     """Return the rounds of each candidate, by how long turns are.
 
     Those are missing that would not have an interval within the time of an analysis.
@@ -256,9 +226,7 @@ def _in_longer_turns(
     return found
 
 
-def _medians(
-    alone: Sequence[Sequence[int]], split: Sequence[Sequence[int]]
-) -> list[tuple[int, int]]:
+def _medians(alone, split):
     """Return the median step of both in each round that both have, in ns."""
     return [
         (round(median(theirs)), round(median(ours)))
@@ -267,9 +235,9 @@ def _medians(
     ]
 
 
-def _abba(alone: BenchmarkEntry, split: BenchmarkEntry, seconds: float) -> dict[str, Any]:
+def _abba(alone, split, seconds):
     """Return what runs of so many seconds took, of the single device and of a split."""
-    runs: dict[str, list[dict[str, Any]]] = {"single_runs": [], "split_runs": []}
+    runs = {"single_runs": [], "split_runs": []}
     order = (("single_runs", alone), ("split_runs", split))
     for batch, pair in enumerate((order, order[::-1])):
         for name, entry in pair:
@@ -291,7 +259,7 @@ def _abba(alone: BenchmarkEntry, split: BenchmarkEntry, seconds: float) -> dict[
     return runs
 
 
-def summary(lines: Sequence[Mapping[str, Any]]) -> str:
+def summary(lines):
     """Return as Markdown how far ratios from rounds are from those of runs in a row."""
     trained = [line for line in lines if "single_runs" in line]
     models = len({line["model"] for line in trained})
@@ -321,7 +289,7 @@ def summary(lines: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(rows)
 
 
-def _row(name: str, lines: Sequence[Mapping[str, Any]]) -> str:
+def _row(name, lines):
     differences = [_over(line, name) / _ratio(line) for line in lines]
     halves = [
         _median_ratio(line["rounds"][name][::2]) / _median_ratio(line["rounds"][name][1::2])
@@ -349,7 +317,7 @@ def _row(name: str, lines: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _spread(ratios: Sequence[float]) -> str:
+def _spread(ratios):
     """Return how far ratios are from 1: the median and nine in ten."""
     off = [abs(each - 1) for each in ratios]
     if not off:
@@ -358,33 +326,33 @@ def _spread(ratios: Sequence[float]) -> str:
     return f"{median(off):.1%} / {most:.1%}"
 
 
-def _verdict(line: Mapping[str, Any], name: str) -> Verdict:
+def _verdict(line, name):
     """Return what an analysis concludes of the rounds."""
     alone, split = ([(pair[i],) for pair in line["rounds"][name]] for i in (0, 1))
     found = compare(defaults.BASELINE, alone, split, among=line["among"])
     return Verdict.INCONCLUSIVE if found is None else found.verdict
 
 
-def _over(line: Mapping[str, Any], name: str) -> float:
+def _over(line, name):
     return _median_ratio(line["rounds"][name])
 
 
-def _median_ratio(rounds: Sequence[tuple[int, int]]) -> float:
+def _median_ratio(rounds):
     return median(split / alone for alone, split in rounds)
 
 
-def _step(line: Mapping[str, Any], of: str, number: int, which: str = "mean_ns") -> float:
+def _step(line, of, number, which="mean_ns"):
     return float(line[of][number][which])
 
 
-def _ratios(line: Mapping[str, Any]) -> list[float]:
+def _ratios(line):
     """Return the ratios of each run of a split to each of the single device: 11, 12, 21, 22."""
     return [
         _step(line, "split_runs", i) / _step(line, "single_runs", j) for i in (0, 1) for j in (0, 1)
     ]
 
 
-def _ratio(line: Mapping[str, Any], which: str = "mean_ns") -> float:
+def _ratio(line, which="mean_ns"):
     """Return the ratio of both runs together; a drift that is even falls out."""
     first, second = (
         _step(line, "split_runs", i, which) / _step(line, "single_runs", i, which) for i in (0, 1)
@@ -392,7 +360,7 @@ def _ratio(line: Mapping[str, Any], which: str = "mean_ns") -> float:
     return sqrt(first * second)
 
 
-def main() -> None:
+def main():
     """Examine models, or say what has come of them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", type=Path, help="results, a line of JSON for each split")
@@ -411,7 +379,7 @@ def main() -> None:
     _go_on(kept, asked.fresh, lambda seed: examine(seed, asked.seconds, kept, deadline), deadline)
 
 
-def _go_on(kept: Kept, wanted: int, look: Callable[[int], None], deadline: float) -> None:
+def _go_on(kept, wanted, look, deadline):
     """Examine what was drawn and is not done; draw until so many models have had splits."""
     while time.monotonic() < deadline:
         left = kept.left()

@@ -6,8 +6,6 @@ For each effort the best step over that of one device, the seconds it took, and 
 deterministic, so that only the seconds depend on the machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path
@@ -21,7 +19,7 @@ from placement_advisor.solvers.effort import Effort
 from placement_advisor.solvers.lower_bounds import bound_step
 
 
-def main() -> None:
+def main():
     """Print a row for each effort and seed."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("graph", type=Path)

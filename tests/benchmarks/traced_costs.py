@@ -4,25 +4,17 @@ The advisor's own stages run as ever. They are timed from outside, by standing b
 and the functions that it calls.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import re
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from placement_advisor.graph.op import Role
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.trace import flat_step, tracer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from placement_advisor.graph.op_graph import OpGraph
 
 _OWN_STAGES = ("flatten", "composites_of", "op_graph")
 _UNCOMPUTED = frozenset({Role.INPUT, Role.CONSTANT, Role.VARIABLE})
@@ -31,12 +23,12 @@ _UNCOMPUTED = frozenset({Role.INPUT, Role.CONSTANT, Role.VARIABLE})
 class _Meter:
     """CPU time and memory of calls, by label; what runs within another call counts twice."""
 
-    def __init__(self) -> None:
-        self.cpu_s: defaultdict[str, float] = defaultdict(float)
-        self.resident_bytes: dict[str, int] = {}
+    def __init__(self):
+        self.cpu_s = defaultdict(float)
+        self.resident_bytes = {}
 
-    def timed(self, label: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **options: Any) -> Any:
+    def timed(self, label, function):
+        def call(*args, **options):
             start = time.process_time()
             try:
                 return function(*args, **options)
@@ -49,7 +41,7 @@ class _Meter:
         return call
 
 
-def measure(path: str, size: str | None, graph_file: str | None) -> dict[str, Any]:
+def measure(path, size, graph_file):
     """Trace a model and return the costs and the shares that the graph knows."""
     if size is not None:
         os.environ["SAMPLE_SIZE"] = size
@@ -85,7 +77,7 @@ def measure(path: str, size: str | None, graph_file: str | None) -> dict[str, An
     }
 
 
-def _knowledge(graph: OpGraph) -> dict[str, Any]:
+def _knowledge(graph):
     computing = [op for op in graph.ops if op.role not in _UNCOMPUTED]
     return {
         "ops": len(graph),
@@ -97,17 +89,17 @@ def _knowledge(graph: OpGraph) -> dict[str, Any]:
     }
 
 
-def _share(ops: Any, field: str) -> float:
+def _share(ops, field):
     return sum(getattr(op, field) is not None for op in ops) / len(ops)
 
 
-def _status_bytes(field: str) -> int:
+def _status_bytes(field):
     status = Path("/proc/self/status").read_text()
     found = re.search(rf"{field}:\s*(\d+) kB", status)
     assert found is not None
     return int(found.group(1)) * 1024
 
 
-def _reset_peak() -> None:
+def _reset_peak():
     """Let the kernel's peak of resident memory (VmHWM) start anew at what is resident now."""
     Path("/proc/self/clear_refs").write_text("5")

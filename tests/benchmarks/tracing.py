@@ -7,13 +7,10 @@ TensorFlow's trace and beside TensorFlow's inlining pass, up to handing the grap
 Sizes of the samples are `small` and `full`; a path to any model file works too.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from big_models import BIG_MODELS, write_big_model
 from machine_facts import machine_facts
@@ -32,7 +29,7 @@ _COLUMNS = (
 )
 
 
-def main() -> None:
+def main():
     """Measure the models named on the command line, all without a name."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
@@ -42,7 +39,7 @@ def main() -> None:
     parser.add_argument("--graphs", type=Path, help="save each graph into this folder")
     options = parser.parse_args()
     preload()
-    found: dict[str, Any] = {"machine": machine_facts(), "models": {}}
+    found = {"machine": machine_facts(), "models": {}}
     print(_COLUMNS)
     with tempfile.TemporaryDirectory() as scratch:
         for model in options.models or _NAMES:
@@ -57,7 +54,7 @@ def main() -> None:
         options.json.write_text(json.dumps(found, indent=2) + "\n")
 
 
-def _measured(model: str, scratch: Path, graphs: Path | None) -> dict[str, Any]:
+def _measured(model, scratch, graphs):
     path, size = Path(model), None
     if model in BIG_MODELS:
         path = write_big_model(model, scratch)
@@ -72,7 +69,7 @@ def _measured(model: str, scratch: Path, graphs: Path | None) -> dict[str, Any]:
     return dict(answer)
 
 
-def _row(model: str, costs: dict[str, Any]) -> str:
+def _row(model, costs):
     inlining_s, own_s = costs["inlining_cpu_s"], sum(costs["own_cpu_s"].values())
     on_top_bytes = costs["peak_bytes"] - costs["resident_after_trace_bytes"]
     shares = (

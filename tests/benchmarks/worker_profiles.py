@@ -4,17 +4,16 @@ The run is the one by which `advisor analyze` measures costs. Ops of which the p
 runs in a step (those in loops) have the time of all of them.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from model_tracing import called
 
 from placement_advisor.candidates.references import on_device
+from placement_advisor.graph.op import Op
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.processes.children import Child
@@ -22,16 +21,9 @@ from placement_advisor.profile.steps import OP_EVENT, host_lines
 from placement_advisor.profile.xplane import read_planes
 from placement_advisor.testbed.benchmark import PROFILED_STEPS, Benchmark, SilentProgress
 from placement_advisor.testbed.testbed import STEP, Testbed
+from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from placement_advisor.graph.op import Op
-    from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.testbed.testbed import ProfileFiles
-    from placement_advisor.tf.answers import Traced
 
 loop_ops = RemoteModule("loop_ops")
 
@@ -54,7 +46,7 @@ class Profiled:
     executed: Mapping[str, Executed]
 
 
-def profiled(path: Path, profiles: int) -> Profiled:
+def profiled(path, profiles):
     """Run a model on one worker and profile it, so many times.
 
     Each op has the shortest of the medians of the profiles, since other work on the machine only
@@ -78,10 +70,10 @@ def profiled(path: Path, profiles: int) -> Profiled:
     return Profiled(traced=traced, within=within, executed=executed)
 
 
-def _executed(testbed: Testbed, graph: OpGraph, profiles: int) -> dict[str, Executed]:
+def _executed(testbed, graph, profiles):
     trial = Benchmark(testbed, steps=1, watcher=SilentProgress())
     entry = trial.enter(on_device(graph, testbed.plan.devices[0].name))
-    shortest: dict[str, int] = {}
+    shortest = {}
     for _ in range(profiles):
         trial.settle(entry)
         if entry.failure is None:
@@ -101,7 +93,7 @@ def _executed(testbed: Testbed, graph: OpGraph, profiles: int) -> dict[str, Exec
     }
 
 
-def _events(files: ProfileFiles) -> list[tuple[str, str]]:
+def _events(files):
     """Return name and kind of every op event of a profile."""
     return [
         (match.group(1), match.group(2))

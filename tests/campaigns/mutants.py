@@ -6,22 +6,16 @@ harm: it changes nothing that anyone could see, or it only weakens a bound. With
 campaign fails.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import tomllib
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from campaign import drawn, run_campaign
-from mutation import PACKAGE, ROOT, Mutant, mutants
+from mutation import PACKAGE, ROOT, mutants
 from workshop import Workshop
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 EXPLAINED = Path(__file__).with_name("mutants_explained.toml")
 # What an explanation may show, and nothing else.
@@ -36,7 +30,7 @@ class Area:
     # Those that are fast and notice most come first.
     tests: tuple[str, ...]
 
-    def files(self) -> list[str]:
+    def files(self):
         """Return the modules, within the package."""
         folder = ROOT / PACKAGE
         paths = (path for pattern in self.modules for path in folder.glob(pattern))
@@ -52,21 +46,21 @@ class Subject:
     seed: int
 
     @cached_property
-    def _area_of(self) -> Mapping[str, Area]:
+    def _area_of(self):
         return {module: area for area in self.areas for module in area.files()}
 
     @cached_property
-    def every_mutant(self) -> Mapping[str, Mutant]:
+    def every_mutant(self):
         """All mutants of the modules, by name."""
         return {mutant.name: mutant for module in self._area_of for mutant in mutants(module)}
 
     @cached_property
-    def mutants(self) -> Mapping[str, Mutant]:
+    def mutants(self):
         """Those that are drawn, by name."""
         every = self.every_mutant
         return {name: every[name] for name in drawn(list(every), self.count, self.seed)}
 
-    def tests_of(self, mutant: Mutant) -> tuple[str, ...]:
+    def tests_of(self, mutant):
         """Return the tests of the mutant's area."""
         return self._area_of[mutant.module].tests
 
@@ -89,9 +83,9 @@ CORE = Subject(
 )
 
 
-def explanations() -> dict[str, str]:
+def explanations():
     """Return why mutants do no harm, by name."""
-    found: dict[str, str] = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))
+    found = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))
     for name, reason in found.items():
         if not reason.startswith(_REASONS):
             raise ValueError(f"{name}: {reason!r} begins with none of {_REASONS}")
@@ -101,11 +95,11 @@ def explanations() -> dict[str, str]:
 class Examination:
     """Runs the tests of a subject on its mutants, in a workshop for each area."""
 
-    def __init__(self, subject: Subject, folder: Path) -> None:
+    def __init__(self, subject, folder):
         self._subject, self._folder = subject, folder
-        self._workshops: dict[tuple[str, ...], Workshop] = {}
+        self._workshops = {}
 
-    def __call__(self, name: str) -> dict[str, Any]:
+    def __call__(self, name):
         """Return the outcome of a mutant, with its difference if it survives."""
         mutant = self._subject.mutants[name]
         tests = self._subject.tests_of(mutant)
@@ -118,13 +112,13 @@ class Examination:
         return {**asdict(outcome), **survives}
 
 
-def unexplained(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def unexplained(results):
     """Return the survivors without a reason."""
     known = explanations()
     return [r for r in results if r["killed_by"] is None and r["case"] not in known]
 
 
-def table(results: list[dict[str, Any]]) -> str:
+def table(results):
     """Return counts by module, and all survivors with their differences and reasons."""
     known = explanations()
     lines = ["| module | mutants | noticed by a test | survive |", "|---|---|---|---|"]
@@ -147,11 +141,11 @@ def table(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def run_on_mutants(name: str, subject: Subject) -> None:
+def run_on_mutants(name, subject):
     """Run a campaign on a subject's mutants; end with an error if a survivor is not explained."""
-    found: list[dict[str, Any]] = []
+    found = []
 
-    def judged(results: list[dict[str, Any]]) -> str:
+    def judged(results):
         found.extend(unexplained(results))
         return table(results)
 

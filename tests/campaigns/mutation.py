@@ -10,25 +10,19 @@ Whether tests notice is for `workshop` to say. Left out: mistakes of two places,
 are no slip but a misunderstanding.
 """
 
-from __future__ import annotations
-
 import ast
 import copy
 import difflib
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "placement_advisor"
 _LONGEST_SHOWN = 60
 
 _SWAPPED_CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
-_COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
+_COMPARISONS = {
     ast.Lt: (ast.LtE, ast.Gt),
     ast.LtE: (ast.Lt, ast.GtE),
     ast.Gt: (ast.GtE, ast.Lt),
@@ -40,7 +34,7 @@ _COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Is: (ast.IsNot,),
     ast.IsNot: (ast.Is,),
 }
-_OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
+_OPERATORS = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
     ast.Mult: ast.FloorDiv,
@@ -69,7 +63,7 @@ class Mutant:
     changed: str
 
     @property
-    def difference(self) -> str:
+    def difference(self):
         """The change as a unified diff."""
         lines = difflib.unified_diff(
             self.source.splitlines(), self.changed.splitlines(), self.module, self.module, "", "", 2
@@ -77,15 +71,15 @@ class Mutant:
         return "\n".join(line.rstrip() for line in lines)
 
 
-def mutants(module: str) -> tuple[Mutant, ...]:
+def mutants(module):
     """Return all mutants of a module, which is named by its path within the package."""
     return mutants_of(module, (ROOT / PACKAGE / module).read_text(encoding="utf-8"))
 
 
-def mutants_of(module: str, source: str) -> tuple[Mutant, ...]:
+def mutants_of(module, source):
     """Return all mutants of a module's text, in the order in which they stand there."""
     found = []
-    seen: Counter[str] = Counter()
+    seen = Counter()
     starts = [0]
     for line in source.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -110,22 +104,22 @@ def mutants_of(module: str, source: str) -> tuple[Mutant, ...]:
 class _Changes(ast.NodeVisitor):
     """What can be changed: where (the function), what stands there, and what could."""
 
-    def __init__(self, source: str) -> None:
-        self.found: list[tuple[str, ast.expr | ast.stmt, ast.AST]] = []
-        self._scope: list[str] = []
+    def __init__(self, source):
+        self.found = []
+        self._scope = []
         self.visit(ast.parse(source))
 
-    def _offer(self, node: ast.expr | ast.stmt, *others: ast.AST) -> None:
+    def _offer(self, node, *others):
         scope = ".".join(self._scope) or "module"
         self.found += [(scope, node, ast.fix_missing_locations(other)) for other in others]
 
-    def _with(self, node: Any, change: Callable[[Any], None]) -> Any:
+    def _with(self, node, change):
         """Return a copy that was changed."""
         other = copy.deepcopy(node)
         change(other)
         return other
 
-    def _visit_scope(self, node: ast.FunctionDef | ast.ClassDef) -> None:
+    def _visit_scope(self, node):
         self._scope.append(node.name)
         for default in getattr(node.args, "defaults", ()) if hasattr(node, "args") else ():
             self.visit(default)
@@ -133,73 +127,73 @@ class _Changes(ast.NodeVisitor):
             self.visit(statement)
         self._scope.pop()
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+    def visit_FunctionDef(self, node):
         self._visit_scope(node)
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+    def visit_ClassDef(self, node):
         self._visit_scope(node)
 
-    def visit_Import(self, node: ast.Import) -> None: ...
+    def visit_Import(self, node): ...
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None: ...
+    def visit_ImportFrom(self, node): ...
 
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> None: ...
+    def visit_JoinedStr(self, node): ...
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+    def visit_AnnAssign(self, node):
         if node.value is not None:
             self.visit(node.value)
 
-    def visit_If(self, node: ast.If) -> None:
+    def visit_If(self, node):
         if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             return
         self._always_and_never(node.test)
         self.generic_visit(node)
 
-    def visit_IfExp(self, node: ast.IfExp) -> None:
+    def visit_IfExp(self, node):
         self._always_and_never(node.test)
         self.generic_visit(node)
 
-    def visit_While(self, node: ast.While) -> None:
+    def visit_While(self, node):
         self._offer(node.test, ast.Constant(False))
         self.generic_visit(node)
 
-    def _always_and_never(self, test: ast.expr) -> None:
+    def _always_and_never(self, test):
         self._offer(test, ast.Constant(True), ast.Constant(False))
 
-    def visit_Expr(self, node: ast.Expr) -> None:
+    def visit_Expr(self, node):
         if not isinstance(node.value, ast.Constant):
             self._offer(node, ast.Pass())
             self.generic_visit(node)
 
-    def visit_Assign(self, node: ast.Assign) -> None:
+    def visit_Assign(self, node):
         # A name that is never set is an error at once; what else is set may go unnoticed.
         if not any(isinstance(target, ast.Name | ast.Tuple) for target in node.targets):
             self._offer(node, ast.Pass())
         self.generic_visit(node)
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+    def visit_AugAssign(self, node):
         self._offer(node, ast.Pass())
         if type(node.op) in _OPERATORS:
             op = _OPERATORS[type(node.op)]()
             self._offer(node, self._with(node, lambda other: setattr(other, "op", op)))
         self.generic_visit(node)
 
-    def visit_Raise(self, node: ast.Raise) -> None:
+    def visit_Raise(self, node):
         self._offer(node, ast.Pass())
 
-    def visit_Continue(self, node: ast.Continue) -> None:
+    def visit_Continue(self, node):
         self._offer(node, ast.Pass(), ast.Break())
 
-    def visit_Break(self, node: ast.Break) -> None:
+    def visit_Break(self, node):
         self._offer(node, ast.Continue())
 
-    def visit_Compare(self, node: ast.Compare) -> None:
+    def visit_Compare(self, node):
         for i, op in enumerate(node.ops):
             for kind in _COMPARISONS[type(op)]:
                 self._offer(node, self._with(node, _put("ops", i, kind())))
         self.generic_visit(node)
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+    def visit_BoolOp(self, node):
         op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
         self._offer(node, self._with(node, lambda other: setattr(other, "op", op)))
         for i in range(len(node.values)):
@@ -207,17 +201,17 @@ class _Changes(ast.NodeVisitor):
             self._offer(node, ast.BoolOp(node.op, rest) if len(rest) > 1 else rest[0])
         self.generic_visit(node)
 
-    def visit_BinOp(self, node: ast.BinOp) -> None:
+    def visit_BinOp(self, node):
         if type(node.op) in _OPERATORS:
             op = _OPERATORS[type(node.op)]()
             self._offer(node, self._with(node, lambda other: setattr(other, "op", op)))
         self.generic_visit(node)
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+    def visit_UnaryOp(self, node):
         self._offer(node, node.operand)
         self.generic_visit(node)
 
-    def visit_Constant(self, node: ast.Constant) -> None:
+    def visit_Constant(self, node):
         if isinstance(node.value, bool):
             self._offer(node, ast.Constant(not node.value))
         elif isinstance(node.value, int):
@@ -225,7 +219,7 @@ class _Changes(ast.NodeVisitor):
         elif isinstance(node.value, float):
             self._offer(node, ast.Constant(node.value * 2), ast.Constant(node.value / 2))
 
-    def visit_Call(self, node: ast.Call) -> None:
+    def visit_Call(self, node):
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name in _SWAPPED_CALLS:
             other = ast.Name(_SWAPPED_CALLS[name], ast.Load())
@@ -245,11 +239,11 @@ class _Changes(ast.NodeVisitor):
                 self._offer(node, self._with(node, _drop("keywords", i)))
         self.generic_visit(node)
 
-    def _visit_comprehension(self, node: Any) -> None:
+    def _visit_comprehension(self, node):
         for i, part in enumerate(node.generators):
             for j in range(len(part.ifs)):
 
-                def drop(other: Any, i: int = i, j: int = j) -> None:
+                def drop(other, i=i, j=j):
                     del other.generators[i].ifs[j]
 
                 self._offer(node, self._with(node, drop))
@@ -258,38 +252,38 @@ class _Changes(ast.NodeVisitor):
             self._offer(node, ast.parse(empty, mode="eval").body)
         self.generic_visit(node)
 
-    def visit_ListComp(self, node: ast.ListComp) -> None:
+    def visit_ListComp(self, node):
         self._visit_comprehension(node)
 
-    def visit_SetComp(self, node: ast.SetComp) -> None:
+    def visit_SetComp(self, node):
         self._visit_comprehension(node)
 
-    def visit_DictComp(self, node: ast.DictComp) -> None:
+    def visit_DictComp(self, node):
         self._visit_comprehension(node)
 
-    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> None:
+    def visit_GeneratorExp(self, node):
         self._visit_comprehension(node)
 
 
-def _put(field: str, place: int, value: ast.AST) -> Callable[[ast.AST], None]:
+def _put(field, place, value):
     """Return what puts a value into a list of a node."""
 
-    def change(node: ast.AST) -> None:
+    def change(node):
         getattr(node, field)[place] = value
 
     return change
 
 
-def _drop(field: str, place: int) -> Callable[[ast.AST], None]:
+def _drop(field, place):
     """Return what takes a value out of a list of a node."""
 
-    def change(node: ast.AST) -> None:
+    def change(node):
         del getattr(node, field)[place]
 
     return change
 
 
-def _short(old: str, new: str) -> str:
+def _short(old, new):
     """Return both texts, each about the place where they differ if it is long."""
     old, new = " ".join(old.split()), " ".join(new.split())
     if max(len(old), len(new)) <= _LONGEST_SHOWN:
@@ -299,7 +293,7 @@ def _short(old: str, new: str) -> str:
     begin = max(0, same - _LONGEST_SHOWN // 3)
     dots = "…" if begin else ""
 
-    def cut(text: str) -> str:
+    def cut(text):
         end = begin + _LONGEST_SHOWN
         return f"{dots}{text[begin:end]}{'…' if len(text) > end else ''}"
 

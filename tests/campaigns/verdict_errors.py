@@ -35,11 +35,7 @@ from placement_advisor.analysis.runs import rounds_to_refine_after
 from placement_advisor.defaults import BASELINE, MAX_ROUNDS, WORTHWHILE_RATIO
 from placement_advisor.graph.placement import Placement
 from placement_advisor.measurement.measurement import Verdict, overall_verdict
-from placement_advisor.testbed.benchmark import (
-    Benchmark,
-    SilentProgress,
-    time_in_rounds,
-)
+from placement_advisor.testbed.benchmark import Benchmark, SilentProgress, time_in_rounds
 from placement_advisor.tf.answers import Prepared
 
 RECORDED = {"at rest": "rounds.jsonl", "busy": "rounds_busy.jsonl"}
@@ -155,7 +151,7 @@ def _raced(turns, joining):
         label = f"candidate-{number}" if number else BASELINE
         placement = Placement(label=label, family=label, device_of={}, rationale="")
         # One to warm up, before those of the rounds to come.
-        trial.enter(placement, bench=_Bench([each[0], *each[done:]]))  # type: ignore[arg-type]
+        trial.enter(placement, bench=_Bench([each[0], *each[done:]]))
 
     def end_round(number):
         if number + 1 in rounds_to_refine_after(None, joining):

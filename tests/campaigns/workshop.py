@@ -7,8 +7,6 @@ that is named for the module come first. What numba compiled is kept for unchang
 anew in a folder of its own where the mutant is of a module with compiled functions.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import pickle
@@ -19,12 +17,8 @@ import tempfile
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from mutation import PACKAGE, ROOT, Mutant
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from mutation import PACKAGE, ROOT
 
 _COPIED = (PACKAGE, "tests")
 # Of the root: what is never of use there, or not to be written to by a changed program.
@@ -55,7 +49,7 @@ class Workshop:
         RuntimeError: they do not.
     """
 
-    def __init__(self, folder: Path, tests: Sequence[str]) -> None:
+    def __init__(self, folder, tests):
         self._folder, self._tests = folder, tuple(tests)
         ignore = shutil.ignore_patterns(".hypothesis", ".pytest_cache")
         for each in ROOT.iterdir():
@@ -73,7 +67,7 @@ class Workshop:
         for name in whole["imported"]:
             importlib.import_module(name)
 
-    def outcome(self, mutant: Mutant) -> Outcome:
+    def outcome(self, mutant):
         """Run the tests on a mutant.
 
         Raises:
@@ -99,15 +93,7 @@ class Workshop:
         killed_by = (ran["failed"] or "it cannot be imported") if ran["code"] else None
         return Outcome(killed_by=killed_by, cpu_s=ran["cpu_s"])
 
-    def _run(
-        self,
-        limit_s: int,
-        own: Path,
-        *,
-        first: str = "",
-        keeps_bytecode: bool = False,
-        compiles_anew: bool = False,
-    ) -> dict[str, Any]:
+    def _run(self, limit_s, own, *, first="", keeps_bytecode=False, compiles_anew=False):
         """Run the tests in a forked process, and return what is known of them then."""
         answer = own / "answer.pickle"
         child = os.fork()
@@ -119,7 +105,7 @@ class Workshop:
             finally:
                 os._exit(1)
         _, status, usage = os.wait4(child, 0)
-        ran: dict[str, Any] = {"code": _FAILED, "failed": "it does not end", "imported": ()}
+        ran = {"code": _FAILED, "failed": "it does not end", "imported": ()}
         if answer.exists():
             ran = pickle.loads(answer.read_bytes())
             answer.unlink()
@@ -128,15 +114,7 @@ class Workshop:
         ran["cpu_s"] = usage.ru_utime + usage.ru_stime
         return ran
 
-    def _be_child(
-        self,
-        limit_s: int,
-        own: Path,
-        answer: Path,
-        first: str,
-        keeps_bytecode: bool,
-        compiles_anew: bool,
-    ) -> None:
+    def _be_child(self, limit_s, own, answer, first, keeps_bytecode, compiles_anew):
         os.setpgid(0, 0)
         output = os.open(self._folder / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for stream in (1, 2):
@@ -186,7 +164,7 @@ class Workshop:
         )
         os._exit(0)
 
-    def _is_foreign(self, module: str) -> bool:
+    def _is_foreign(self, module):
         """Return whether a module that was imported is neither of the package nor of the tests."""
         spec = getattr(sys.modules[module], "__spec__", None)
         origin = getattr(spec, "origin", None)
@@ -198,7 +176,7 @@ class Workshop:
             and module != PACKAGE
         )
 
-    def _printed(self) -> str:
+    def _printed(self):
         return (self._folder / "output.txt").read_text(errors="replace")[-3_000:]
 
 
@@ -208,11 +186,11 @@ class _Watch:
     Tests in files with ``first`` in their name run first.
     """
 
-    def __init__(self, first: str) -> None:
+    def __init__(self, first):
         self._first = first
         self.failed = ""
 
-    def pytest_collection(self) -> None:
+    def pytest_collection(self):
         """Keep Hypothesis from shrinking, which takes longer than all tests."""
         from hypothesis import Phase, settings
 
@@ -220,9 +198,9 @@ class _Watch:
         settings.register_profile("unshrunk", settings.default, phases=phases)
         settings.load_profile("unshrunk")
 
-    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+    def pytest_collection_modifyitems(self, items):
         items.sort(key=lambda item: self._first not in item.path.stem)
 
-    def pytest_runtest_logreport(self, report: Any) -> None:
+    def pytest_runtest_logreport(self, report):
         if report.failed and not self.failed:
             self.failed = report.nodeid

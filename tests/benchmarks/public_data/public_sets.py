@@ -1,33 +1,25 @@
 """Data sets that public example scripts fetch, made up: same names, shapes and kinds of values."""
 
-from __future__ import annotations
-
 import io
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _WORDS = np.array([f"word{number}" for number in range(20_000)])
 _REVIEW_WORDS = 230  # The mean of the film reviews.
 _REVIEWS = 25_000
 
 
-def images(
-    count: int, shape: Sequence[int], labels: Sequence[int], classes: int
-) -> tuple[Any, Any]:
+def images(count, shape, labels, classes):
     """Return images of bytes and their classes."""
     rng = np.random.default_rng(count)
     drawn = rng.integers(0, 256, (count, *shape), np.uint8)
     return drawn, rng.integers(0, classes, (count, *labels), np.uint8)
 
 
-def word_lists(words: int) -> tuple[Any, Any]:
+def word_lists(words):
     """Return reviews as lists of numbers, and whether they praise."""
     rng = np.random.default_rng(words)
     reviews = np.empty(_REVIEWS, object)
@@ -36,13 +28,13 @@ def word_lists(words: int) -> tuple[Any, Any]:
     return reviews, rng.integers(0, 2, _REVIEWS)
 
 
-def texts(count: int) -> list[str]:
+def texts(count):
     """Return reviews as text."""
     rng = np.random.default_rng(count)
     return [" ".join(rng.choice(_WORDS, length)) for length in rng.poisson(_REVIEW_WORDS, count)]
 
 
-def lay_texts(directory: str) -> None:
+def lay_texts(directory):
     """Write the film reviews as files into a folder, unless it is there."""
     folder = Path(directory)
     if folder.exists() or folder.parent.name != "aclImdb":
@@ -53,7 +45,7 @@ def lay_texts(directory: str) -> None:
         (folder / ("neg", "pos")[number % 2] / f"{number}_5.txt").write_text(text)
 
 
-def fetched(address: str) -> Path:
+def fetched(address):
     """Return a file with what is made up for an address.
 
     Raises:
@@ -67,14 +59,14 @@ def fetched(address: str) -> Path:
     return path
 
 
-def _zipped(name: str, content: bytes) -> bytes:
+def _zipped(name, content):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(name, content)
     return file.getvalue()
 
 
-def x_rays(address: str) -> Any:
+def x_rays(address):
     """Return a data set of pictures as JPEG, or of their paths, as an address names them."""
     import tensorflow as tf
 
@@ -87,7 +79,7 @@ def x_rays(address: str) -> Any:
     return tf.data.Dataset.from_tensors(tf.io.encode_jpeg(picture)).repeat(count)
 
 
-def _table(rows: int, **columns: Any) -> Any:
+def _table(rows, **columns):
     """Return a table: numbers up to a whole number, or some of the words of a tuple."""
     import pandas as pd
 
@@ -102,16 +94,16 @@ def _table(rows: int, **columns: Any) -> Any:
     )
 
 
-def _csv(table: Any, **how: Any) -> bytes:
-    text: str = table.to_csv(index=False, **how)
+def _csv(table, **how):
+    text = table.to_csv(index=False, **how)
     return text.encode()
 
 
-def _kinds(count: int) -> tuple[str, ...]:
+def _kinds(count):
     return tuple(f" kind{number}" for number in range(count))
 
 
-def _adult(rows: int, first: str, end: str) -> bytes:
+def _adult(rows, first, end):
     table = _table(
         rows,
         age=90,
@@ -133,7 +125,7 @@ def _adult(rows: int, first: str, end: str) -> bytes:
     return first.encode() + _csv(table, header=False)
 
 
-def _heart() -> bytes:
+def _heart():
     table = _table(
         303,
         age=80,
@@ -154,7 +146,7 @@ def _heart() -> bytes:
     return _csv(table)
 
 
-def _bank() -> bytes:
+def _bank():
     words = {
         "job": 12,
         "marital": 4,
@@ -185,7 +177,7 @@ def _bank() -> bytes:
     return _zipped("bank-additional.zip", inner)
 
 
-def _jena() -> bytes:
+def _jena():
     import pandas as pd
 
     measured = (
@@ -211,7 +203,7 @@ def _jena() -> bytes:
     return _zipped("jena_climate_2009_2016.csv", _csv(table))
 
 
-_MADE: dict[str, Callable[[], bytes]] = {
+_MADE = {
     "LJSpeech-1.1.tar.bz2": bytes,  # Its script fails before it is read.
     "adult.data": lambda: _adult(32_561, "", ""),
     "adult.test": lambda: _adult(16_281, "|1x3 Cross validator\n", "."),

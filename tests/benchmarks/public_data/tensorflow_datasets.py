@@ -1,10 +1,7 @@
 """Stands for TensorFlow Datasets: sets of made-up samples, drawn one by one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
 
 import tensorflow as tf
 from public_sets import texts
@@ -35,19 +32,11 @@ _SETS = {
 }
 
 
-def disable_progress_bar() -> None:
+def disable_progress_bar():
     """Do nothing: there is none."""
 
 
-def load(
-    name: str,
-    split: Any = None,
-    *,
-    as_supervised: bool = False,
-    batch_size: int | None = None,
-    with_info: bool = False,
-    **_: Any,
-) -> Any:
+def load(name, split=None, *, as_supervised=False, batch_size=None, with_info=False, **_):
     """Return a data set for each split, or for the one that is asked for."""
     if name not in _SETS:
         raise OSError(f"not downloaded: data set {name}")
@@ -65,22 +54,22 @@ def load(
     return (found, info) if with_info else found
 
 
-def as_numpy(given: Any) -> Any:
+def as_numpy(given):
     """Return arrays in place of tensors."""
     return tf.nest.map_structure(lambda each: each.numpy(), given)
 
 
-def _count(wanted: _Set, part: str) -> int:
+def _count(wanted, part):
     """Return the samples of a split, or of a share of it, as in `train[:90%]`."""
     name, _, share = part.partition("[")
     first, _, last = share.rstrip("]").replace("%", "").partition(":")
     return wanted.samples[name] * (int(last or 100) - int(first or 0)) // 100
 
 
-def _made(wanted: _Set, split: str, as_supervised: bool) -> Any:
+def _made(wanted, split, as_supervised):
     count = sum(_count(wanted, each.strip()) for each in split.split("+"))
 
-    def image(number: Any) -> Any:
+    def image(number):
         return tf.cast(tf.random.uniform(wanted.shape, 0, 256, tf.int32), tf.uint8), number
 
     numbers = tf.data.Dataset.range(count)
