@@ -9,37 +9,81 @@ figures come out:
   over the bandwidth, op by op, plus the least time for each run of an op. *Roofline* has the
   advisor's ceilings for kinds whose CPU kernels are not vectorised, *flat* has none.
 
-Ops within loops count by their own kind. Convolutions that oneDNN fused with their bias are a kind
-of its own, with the work of both.
+The run is the one by which `advisor analyze` measures costs. Ops within loops count by their own
+kind, with the time of all their runs in a step. Convolutions that oneDNN fused with their bias are
+a kind of its own, with the work of both.
 """
 
 import argparse
-import json
-from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from statistics import median
 
-from kind_fits import KindFit, fit_by_kind, leading
-from machine_facts import machine_facts
+from model_tracing import SAMPLES, on_workers
 from op_formulas import has_formula
-from worker_profiles import profiled
 
+from placement_advisor.candidates.references import on_device
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Cluster, Device
+from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.processes.children import preload
+from placement_advisor.profile.steps import OP_EVENT, host_lines
+from placement_advisor.profile.xplane import read_planes
+from placement_advisor.testbed.benchmark import PROFILED_STEPS, Benchmark, SilentProgress
+from placement_advisor.tf.answers import Traced
 
-_SAMPLES = Path(__file__).parents[2] / "sample_models"
+loop_ops = RemoteModule("loop_ops")
+
 _CALIBRATION = Path(__file__).with_name("calibration_model.py")
 # The kinds that matter, and how far off a prediction may be.
 _LEADING_SHARE = 0.9
 _FACTOR = 2.0
 _SHOWN_KINDS = 12
 _FUSED_WITH_BIAS = "WithBias"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executed:
+    """An op as it ran: its kind may be another than in the graph. Times and runs are of a step."""
+
+    kind: str
+    runs: int
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiled:
+    """A traced model with the ops within its loops, and what ran, by name."""
+
+    traced: Traced
+    within: Sequence[Op]
+    executed: Mapping[str, Executed]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindFit:
+    """Times of all ops of one kind. ``share`` is their part of all measured time."""
+
+    kind: str
+    ops: int
+    measured_ns: int
+    predicted_ns: int
+    share: float
+
+    @property
+    def ratio(self):
+        """Predicted over measured, 0 where nothing was measured."""
+        return self.predicted_ns / self.measured_ns if self.measured_ns else 0.0
+
+    @property
+    def is_good(self):
+        """Whether the prediction is neither `_FACTOR` times too long nor too short."""
+        return 1 / _FACTOR <= self.ratio <= _FACTOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,58 +95,83 @@ class Found:
     formula_share: float
     without_formula: Mapping[str, float]
     unpriced_share: float
-    roofline: tuple[KindFit, ...]
-    flat: tuple[KindFit, ...]
+    roofline: Sequence[KindFit]
+    flat: Sequence[KindFit]
 
 
 def main():
     """Measure the samples named on the command line, all without a name."""
-    names = sorted(path.stem for path in _SAMPLES.glob("*.py"))
+    names = sorted(path.stem for path in SAMPLES.glob("*.py"))
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("samples", nargs="*", metavar="SAMPLE", help=f"of {', '.join(names)}")
     parser.add_argument("--profiles", type=int, default=3, help="profiles per sample (3)")
-    parser.add_argument("--json", type=Path, help="write all figures to this file")
     options = parser.parse_args()
     preload()
     found = {}
     before = _calibrated(profiled(_CALIBRATION, options.profiles))
     for name in options.samples or names:
-        sample = profiled(_SAMPLES / f"{name}.py", options.profiles)
+        sample = profiled(SAMPLES / f"{name}.py", options.profiles)
         after = _calibrated(profiled(_CALIBRATION, options.profiles))
         found[name] = compared(sample, _best(before, after))
         _print(name, found[name])
         before = after
     _print_summary(found)
-    if options.json:
-        content = {"machine": machine_facts(), "samples": {n: asdict(f) for n, f in found.items()}}
-        options.json.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def profiled(path, profiles):
+    """Run a model on one worker and profile it, so many times.
+
+    Each op has the shortest of the medians of the profiles, since other work on the machine only
+    ever adds.
+    """
+    with on_workers(path, None, 1, loop_ops.trace) as ((traced, within), testbed):
+        trial = Benchmark(testbed, steps=1, watcher=SilentProgress())
+        entry = trial.enter(on_device(traced.graph, testbed.plan.devices[0].name))
+        shortest = {}
+        for _ in range(profiles):
+            trial.settle(entry)
+            if entry.failure is None:
+                trial.profile(entry)
+            if entry.failure is not None or entry.profile is None:
+                raise SystemExit(f"nothing was profiled: {entry.failure}")
+            for op, time_ns in entry.profile.op_ns.items():
+                shortest[op] = min(time_ns, shortest.get(op, time_ns))
+        matches = [
+            OP_EVENT.fullmatch(event.name)
+            for file in entry.files.devices.values()
+            for line in host_lines(read_planes(file))
+            for event in line.events
+        ]
+    kinds = dict(match.groups() for match in matches if match)
+    runs = Counter(match.group(1) for match in matches if match)
+    executed = {
+        op: Executed(kind=kinds[op], runs=max(1, round(runs[op] / PROFILED_STEPS)), time_ns=time_ns)
+        for op, time_ns in shortest.items()
+        if op in kinds
+    }
+    return Profiled(traced=traced, within=within, executed=executed)
 
 
 def _calibrated(calibration):
     """Return the worker with what the calibration model showed of it."""
     graph, executed = calibration.traced.graph, calibration.executed
     product, addition = graph.op("peak"), graph.op("bandwidth")
+    accessed_bytes, took_ns = addition.bytes_accessed, executed["bandwidth"].time_ns
     least = [op.time_ns for name, op in executed.items() if name.startswith("least_")]
     return Device(
         name="worker:0",
         kind="CPU",
-        peak_flops_per_s=(product.flops or 0) / executed["peak"].time_ns * 1e9,
-        memory_bandwidth_bytes_per_s=(addition.bytes_accessed or 0)
-        / executed["bandwidth"].time_ns
-        * 1e9,
+        peak_flops_per_s=product.flops / executed["peak"].time_ns * 1e9,
+        memory_bandwidth_bytes_per_s=accessed_bytes / took_ns * 1e9,
         launch_overhead_ns=round(median(least)),
     )
 
 
 def _best(one, other):
-    return replace(
-        one,
-        peak_flops_per_s=max(one.peak_flops_per_s or 0, other.peak_flops_per_s or 0),
-        memory_bandwidth_bytes_per_s=max(
-            one.memory_bandwidth_bytes_per_s or 0, other.memory_bandwidth_bytes_per_s or 0
-        ),
-        launch_overhead_ns=min(one.launch_overhead_ns, other.launch_overhead_ns),
-    )
+    peaks = ("peak_flops_per_s", "memory_bandwidth_bytes_per_s")
+    best = {name: max(getattr(each, name) for each in (one, other)) for name in peaks}
+    least_ns = min(one.launch_overhead_ns, other.launch_overhead_ns)
+    return replace(one, launch_overhead_ns=least_ns, **best)
 
 
 def compared(sample, device):
@@ -165,23 +234,29 @@ def _label(parts):
 
 
 def _fit(executed, parts, device):
-    """Return the fit of each kind; the least time is in the predictions, once per run."""
-    ops = {}
-    measured, predicted = {}, {}
+    """Return the fit of each kind, the longest first; the least time is predicted for each run."""
+    totals = defaultdict(lambda: [0, 0, 0])
     for name, op in executed.items():
         if not parts[name] or parts[name][0].role is Role.INPUT:
             continue  # An input is the benchmark's doing, not the model's.
         alone = OpGraph([part._replace(role=Role.FORWARD) for part in parts[name]], ())
         costs = roofline_by_place(alone, Cluster(devices=(device,), links=()))[device.name]
-        once_ns = sum(cost.time_ns for cost in costs.costs.values())
-        ops[name] = Op(name=name, kind=_label(parts[name]))
-        measured[name] = OpCost(time_ns=op.time_ns, basis=CostBasis.MEASURED)
-        predicted[name] = OpCost(
-            time_ns=op.runs * (once_ns + device.launch_overhead_ns), basis=CostBasis.ROOFLINE
-        )
-    return fit_by_kind(
-        OpGraph(ops.values(), ()), CostTable(costs=predicted), CostTable(costs=measured), 0
-    )
+        once_ns = sum(cost.time_ns for cost in costs.costs.values()) + device.launch_overhead_ns
+        total = totals[_label(parts[name])]
+        for i, more in enumerate((1, op.time_ns, op.runs * once_ns)):
+            total[i] += more
+    whole = sum(measured for _, measured, _ in totals.values()) or 1
+    fits = [
+        KindFit(kind=kind, ops=ops, measured_ns=ns, predicted_ns=predicted, share=ns / whole)
+        for kind, (ops, ns, predicted) in totals.items()
+    ]
+    return sorted(fits, key=lambda fit: (-fit.measured_ns, fit.kind))
+
+
+def leading(fits):
+    """Return the first kinds that together make up the share that matters."""
+    before = accumulate((fit.share for fit in fits), initial=0.0)
+    return [fit for fit, covered in zip(fits, before, strict=False) if covered < _LEADING_SHARE]
 
 
 def _print(name, found):
@@ -189,21 +264,21 @@ def _print(name, found):
     print(
         f"\n{name}: {found.op_time_ns / 1e6:.2f} ms of ops, {found.formula_share:.1%} in kinds "
         f"with a formula; no prediction for {found.unpriced_share:.1%}\n"
-        f"calibrated: {(device.peak_flops_per_s or 0) / 1e9:.0f} Gflop/s, "
-        f"{(device.memory_bandwidth_bytes_per_s or 0) / 1e9:.1f} GB/s, "
+        f"calibrated: {device.peak_flops_per_s / 1e9:.0f} Gflop/s, "
+        f"{device.memory_bandwidth_bytes_per_s / 1e9:.1f} GB/s, "
         f"{device.launch_overhead_ns / 1e3:.2f} µs per op"
     )
     if found.without_formula:
         kinds = sorted(found.without_formula.items(), key=lambda item: -item[1])
         print("without: " + ", ".join(f"{kind} {share:.2%}" for kind, share in kinds))
     flat = {fit.kind: fit for fit in found.flat}
-    important = {fit.kind for fit in leading(found.roofline, _LEADING_SHARE)}
+    important = {fit.kind for fit in leading(found.roofline)}
     print(f"  {'kind':<38}{'ops':>6}{'measured µs':>13}{'share':>7}{'roofline':>10}{'flat':>7}")
     for fit in found.roofline[: max(_SHOWN_KINDS, len(important))]:
-        mark = "" if fit.kind not in important else " ok" if fit.is_within(_FACTOR) else " OFF"
+        mark = "" if fit.kind not in important else " ok" if fit.is_good else " OFF"
         print(
             f"  {fit.kind:<38}{fit.ops:>6}{fit.measured_ns / 1e3:>13.1f}{fit.share:>7.1%}"
-            f"{fit.ratio or 0:>9.2f}×{flat[fit.kind].ratio or 0:>6.2f}×{mark}",
+            f"{fit.ratio:>9.2f}×{flat[fit.kind].ratio:>6.2f}×{mark}",
             flush=True,
         )
 
@@ -211,11 +286,11 @@ def _print(name, found):
 def _print_summary(found):
     print(f"\n{'sample':<22}{'formula':>9}{'within 2×':>11}{'time in these':>15}{'flat':>10}  off")
     for name, of in found.items():
-        important = leading(of.roofline, _LEADING_SHARE)
-        flat = leading(of.flat, _LEADING_SHARE)
-        good = [fit for fit in important if fit.is_within(_FACTOR)]
-        off = [f"{fit.kind} {fit.ratio or 0:.2f}×" for fit in important if fit not in good]
-        flat_good = sum(fit.is_within(_FACTOR) for fit in flat)
+        important = leading(of.roofline)
+        flat = leading(of.flat)
+        good = [fit for fit in important if fit.is_good]
+        off = [f"{fit.kind} {fit.ratio:.2f}×" for fit in important if fit not in good]
+        flat_good = sum(fit.is_good for fit in flat)
         share = sum(fit.share for fit in good) / sum(fit.share for fit in important)
         print(
             f"{name:<22}{of.formula_share:>9.1%}{f'{len(good)} of {len(important)}':>11}"

@@ -27,13 +27,19 @@ LONGEST_LAUNCH_S = 1.08e-4
 TILES = {"128x128": 0.85, "128x64": 0.85, "64x128": 0.8, "64x64": 0.75, "128x32": 0.6}
 NARROW_TILES = {"32x128": 0.55, "64x32": 0.4, "32x64": 0.4, "32x32": 0.25}
 CLOCK = {"sustained_flops_per_joule": 5e10, "sustained_after_s": 3e-3}
+
+
+def _tiles(peak_shares, filling_k=20.0, single_tile=0.5, adding_up_s=3e-6):
+    return {
+        "peak_shares": peak_shares,
+        "filling_k": filling_k,
+        "single_tile": single_tile,
+        "adding_up_s": adding_up_s,
+    }
+
+
 PRODUCTS = {
-    "tiling": {
-        "peak_shares": TILES | NARROW_TILES,
-        "filling_k": 15.0,
-        "single_tile": 0.1,
-        "adding_up_s": 3e-6,
-    },
+    "tiling": _tiles(TILES | NARROW_TILES, filling_k=15.0, single_tile=0.1),
     "scattered": 0.5,
     "straddling": 0.1,
     "writing": 0.4,
@@ -58,24 +64,9 @@ STARTS = {
     "linear": PRODUCTS | FAR,
     "bmm": PRODUCTS,
     "conv": {
-        "direct": {
-            "peak_shares": {"128x128": 0.9, "128x64": 0.7, "64x64": 0.5, "128x32": 0.35},
-            "filling_k": 20.0,
-            "single_tile": 0.5,
-            "adding_up_s": 3e-6,
-        },
-        "f2": {
-            "peak_shares": {"64x64": 0.6, "128x32": 0.5, "32x32": 0.3},
-            "filling_k": 20.0,
-            "single_tile": 0.5,
-            "adding_up_s": 3e-4,
-        },
-        "f4": {
-            "peak_shares": {"128x128": 0.9, "128x64": 0.8, "64x64": 0.5, "32x32": 0.3},
-            "filling_k": 20.0,
-            "single_tile": 0.5,
-            "adding_up_s": 3e-6,
-        },
+        "direct": _tiles({"128x128": 0.9, "128x64": 0.7, "64x64": 0.5, "128x32": 0.35}),
+        "f2": _tiles({"64x64": 0.6, "128x32": 0.5, "32x32": 0.3}, adding_up_s=3e-4),
+        "f4": _tiles({"128x128": 0.9, "128x64": 0.8, "64x64": 0.5, "32x32": 0.3}),
         "clock": CLOCK,
         "reading": 0.5,
         "f2_filter": 8.0,
@@ -113,16 +104,6 @@ class Rows:
     bandwidth: float
     dims: NDArray[np.float64]
     latency_s: NDArray[np.float64]
-
-    def only(self, chosen):
-        """Return some of the rows."""
-        return Rows(
-            op=self.op,
-            gpu=self.gpu,
-            bandwidth=self.bandwidth,
-            dims=self.dims[chosen],
-            latency_s=self.latency_s[chosen],
-        )
 
     def predicted_s(self, constants):
         """Return what the record should say, launches included."""

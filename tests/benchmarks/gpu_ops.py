@@ -8,10 +8,9 @@ random fifth of the rows, never fitted to, with constants of the other rows of t
 these other rows, with constants of all other chips. Rows that are mostly launch are left out.
 GPUs of chips that the package has no constants of are not fitted to: they are held against those
 that it ships; with `--shipped` all are. `--fit` fits to all, and writes the constants that the
-package ships, with their errors. `--inner` leaves the fifth alone, and holds out another one: it is
-for development. `--by-size` fits to the two thirds of the rows with the least work, and judges the
-others, on the same GPU and on a new one; without the fifth as well. `--repeats` prints how far the
-record's own rows of products differ that are alike.
+package ships, with their errors. `--by-size` fits to the two thirds of the rows with the least
+work, and judges the others, on the same GPU and on a new one; without the fifth as well.
+`--repeats` prints how far the record's own rows of products differ that are alike.
 """
 
 import argparse
@@ -95,18 +94,16 @@ def read_record(folder):
     return record
 
 
-def split(table, inner):
-    """Return the rows to fit to, and those held out; with ``inner``, both are of the former."""
+def split(table):
+    """Return the rows to fit to, and those held out."""
     shuffled = np.random.default_rng(SEED).permutation(table)
     held_out = round(HELD_OUT * len(table))
-    if inner:
-        return shuffled[2 * held_out :], shuffled[held_out : 2 * held_out]
     return shuffled[held_out:], shuffled[:held_out]
 
 
 def split_by_size(table):
     """Return the rows with the least work, and the others, of those that may be fitted to."""
-    rows, _ = split(table, inner=False)
+    rows, _ = split(table)
     work = rows[:, :-1].prod(axis=1)
     is_large = work > np.quantile(work, SMALLER)
     return rows[~is_large], rows[is_large]
@@ -197,11 +194,15 @@ def within(ratios):
     return float(np.exp(np.quantile(np.abs(np.log(ratios)), NINE_IN_TEN)))
 
 
+def pooled(ratios):
+    """Return the ratios of all GPUs."""
+    return np.concatenate(list(ratios.values()))
+
+
 def shown(ratios):
     """Return error and factor over all rows, and the error of each GPU."""
-    pooled = np.concatenate(list(ratios.values()))
     by_gpu = ", ".join(f"{name} {mean_error(found):.1%}" for name, found in ratios.items())
-    return f"{mean_error(pooled):.1%} | {within(pooled):.2f} | {by_gpu}"
+    return f"{mean_error(pooled(ratios)):.1%} | {within(pooled(ratios)):.2f} | {by_gpu}"
 
 
 def print_shipped(record, ops):
@@ -242,19 +243,18 @@ def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("record", type=Path)
     arguments.add_argument("ops", nargs="*", default=list(STARTS))
-    arguments.add_argument("--fit", action="store_true")
-    arguments.add_argument("--inner", action="store_true")
-    arguments.add_argument("--by-size", action="store_true")
-    arguments.add_argument("--repeats", action="store_true")
-    arguments.add_argument("--shipped", action="store_true")
+    for option in ("--fit", "--by-size", "--repeats", "--shipped"):
+        arguments.add_argument(option, action="store_true")
     asked = arguments.parse_args()
-    if asked.fit and (asked.inner or asked.by_size or asked.shipped or asked.ops != list(STARTS)):
+    if asked.fit and (asked.by_size or asked.shipped or asked.ops != list(STARTS)):
         arguments.error("--fit takes all ops and all rows")
     record = read_record(asked.record)
     if asked.repeats:
         print_repeats(record)
-        return
-    if not asked.fit:
+    elif asked.fit:
+        fits, told = print_fits(record, asked.ops, split)
+        SHIPPED.write_text(HEADER + as_toml({**fits.known, **told}), encoding="utf-8")
+    else:
         shipped = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
         apart = {op: {} for op in record}
         for op, found in record.items():
@@ -262,21 +262,14 @@ def main():
                 if asked.shipped or gpu_facts(name).chip not in shipped:
                     apart[op][name] = found.pop(name)
         if any(record.values()):
-            print_fits(record, asked.ops, inner=asked.inner, by_size=asked.by_size)
+            print_fits(record, asked.ops, split_by_size if asked.by_size else split)
         print_shipped(apart, asked.ops)
-        return
-    fits, told = print_fits(record, asked.ops)
-    SHIPPED.write_text(HEADER + as_toml({**fits.known, **told}), encoding="utf-8")
 
 
-def print_fits(record, ops, *, inner=False, by_size=False):
-    """Fit, print how far the fits are off, and return both."""
+def print_fits(record, ops, parted):
+    """Fit, print how far the fits are off, and return both; ``parted`` holds rows out."""
     parts = {
-        op: {
-            name: split_by_size(table) if by_size else split(table, inner)
-            for name, table in found.items()
-        }
-        for op, found in record.items()
+        op: {name: parted(table) for name, table in found.items()} for op, found in record.items()
     }
     tables = {op: {name: fit for name, (fit, _) in found.items()} for op, found in parts.items()}
     fits = Fits(tables)
@@ -288,13 +281,10 @@ def print_fits(record, ops, *, inner=False, by_size=False):
         fits.fit_own(op)
         held = {name: rows for name, (_, rows) in parts[op].items()}
         own = {name: fits.ratios(op, name, rows) for name, rows in held.items()}
-        new = ratios_if_new(op, tables, held if by_size else tables[op])
+        new = ratios_if_new(op, tables, tables[op] if parted is split else held)
         by_basis = {KernelBasis.FITTED: own, KernelBasis.TRANSFERRED: new}
-        pooled = {
-            basis: np.concatenate(list(ratios.values())) for basis, ratios in by_basis.items()
-        }
-        told["errors"][op] = {basis: mean_error(ratios) for basis, ratios in pooled.items()}
-        told["within"][op] = {basis: within(ratios) for basis, ratios in pooled.items()}
+        for figure, of in (("errors", mean_error), ("within", within)):
+            told[figure][op] = {basis: of(pooled(found)) for basis, found in by_basis.items()}
         print(f"| {op} | {' | '.join(map(shown, by_basis.values()))} |", flush=True)
     return fits, told
 

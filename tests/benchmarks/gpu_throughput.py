@@ -14,7 +14,7 @@ Batches are normalised by fused ops, as the published models did it; with `--ker
 import argparse
 import json
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
 
@@ -30,73 +30,36 @@ from placement_advisor.units import NS_PER_S
 SOURCE = "tensorflow-2017"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A published training step, and its predictions; the share is of the ops' time."""
-
-    gpu: str
-    model: str
-    batch: int
-    published_ns: float
-    roofline_ns: int
-    kernels_ns: int
-    assumed_share: float
-
-    @property
-    def roofline_ratio(self):
-        """Predicted over published, by a roofline alone."""
-        return self.roofline_ns / self.published_ns
-
-    @property
-    def kernels_ratio(self):
-        """Predicted over published, with the times of kernels."""
-        return self.kernels_ns / self.published_ns
-
-
 def main():
-    """Print a row for each row of the record."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("record", type=Path)
     arguments.add_argument("--keras", action="store_true")
     asked = arguments.parse_args()
+    steps = defaultdict(list)
+    for row in json.loads(asked.record.read_text(encoding="utf-8"))["rows"]:
+        if row["source"] == SOURCE and row["gpus"] == 1:
+            steps[row["model"], row["batch_per_gpu"]].append(row)
     print("| GPU | model | batch | published ms | roofline | kernels | assumed kernels |")
     print("|---|---|---|---|---|---|---|")
-    ratios = []
-    for step in predicted_steps(asked.record, is_fused=not asked.keras):
-        ratios.append((step.roofline_ratio, step.kernels_ratio))
-        print(
-            f"| {step.gpu} | {step.model} | {step.batch} | {step.published_ns / 1e6:.0f} "
-            f"| {step.roofline_ratio:.2f} | {step.kernels_ratio:.2f} | {step.assumed_share:.0%} |",
-            flush=True,
-        )
-    errors = [[abs(ratio - 1) for ratio in column] for column in zip(*ratios, strict=True)]
-    for word, of in (("median", median), ("mean", fmean), ("worst", max)):
-        print(f"| {word} error | | | | {of(errors[0]):.0%} | {of(errors[1]):.0%} | |")
-
-
-def predicted_steps(record, *, is_fused):
-    """Yield the published steps of one GPU with what is predicted for them."""
-    rows = json.loads(record.read_text(encoding="utf-8"))["rows"]
-    of_step = defaultdict(list)
-    for row in rows:
-        if row["source"] == SOURCE and row["gpus"] == 1:
-            of_step[row["model"], row["batch_per_gpu"]].append(row)
-    for (model, batch), published in of_step.items():
-        graph = traced(f"trained({model!r}, {batch}, is_fused={is_fused})", batch).whole
+    errors = []
+    for (model, batch), published in steps.items():
+        graph = traced(f"trained({model!r}, {batch}, is_fused={not asked.keras})", batch).whole
         for row in published:
             there = read_hardware(row["gpu"])
             placement = placed(graph, there, on_host=row["parameters_on"] == "cpu")
+            published_ns = batch / row["images_per_s"] * NS_PER_S
             before_ns, _ = predicted(graph, without_datasheet(there), placement)
             after_ns, assumed = predicted(graph, there, placement)
-            yield Step(
-                gpu=row["gpu"],
-                model=model,
-                batch=batch,
-                published_ns=batch / row["images_per_s"] * NS_PER_S,
-                roofline_ns=before_ns,
-                kernels_ns=after_ns,
-                assumed_share=assumed,
+            ratios = before_ns / published_ns, after_ns / published_ns
+            errors.append([abs(ratio - 1) for ratio in ratios])
+            print(
+                f"| {row['gpu']} | {model} | {batch} | {published_ns / 1e6:.0f} "
+                f"| {ratios[0]:.2f} | {ratios[1]:.2f} | {assumed:.0%} |",
+                flush=True,
             )
+    for word, of in (("median", median), ("mean", fmean), ("worst", max)):
+        by_roofline, by_kernels = map(of, zip(*errors, strict=True))
+        print(f"| {word} error | | | | {by_roofline:.0%} | {by_kernels:.0%} | |")
 
 
 def without_datasheet(there):
@@ -107,15 +70,10 @@ def without_datasheet(there):
 def placed(graph, there, *, on_host):
     """Return the placement of all ops on the GPU, or of all but variables and their updates."""
     gpu, host = there.devices[0].name, there.hosts[0].name
-    return Placement(
-        label="published",
-        family="published",
-        device_of={
-            op.name: host if on_host and op.variable is not None else gpu
-            for op in placed_ops(graph)
-        },
-        rationale="where the published step had them",
-    )
+    device_of = {
+        op.name: host if on_host and op.variable is not None else gpu for op in placed_ops(graph)
+    }
+    return Placement(label="published", family="published", device_of=device_of, rationale="")
 
 
 def predicted(graph, there, placement):

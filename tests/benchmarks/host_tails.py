@@ -22,15 +22,14 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from model_tracing import SAMPLES, traced_model
+
 from placement_advisor.candidates import on_host, references
 from placement_advisor.candidates.families import placements_of, propose
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.presets import read_hardware
-from placement_advisor.processes.calls import CallFailure
-from placement_advisor.processes.children import Child, preload
+from placement_advisor.processes.children import preload
 from placement_advisor.simulator.simulator import Simulator
-from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.units import NS_PER_MS
 
@@ -50,8 +49,6 @@ CARDS = tuple(dict.fromkeys(card for card, _ in PUBLISHED.values()))
 PC_FLOPS_PER_S = 4 * 5e10
 PC_BYTES_PER_S = 0.7 * 34.1e9
 WRITER = Path(__file__).parents[1] / "detection_graph.py"
-SAMPLES = Path(__file__).parents[2] / "sample_models"
-_TIME_LIMIT_S = 600.0
 
 
 def main():
@@ -61,7 +58,7 @@ def main():
         path = Path(folder) / "detector.pb"
         size = ("--height", "636", "--width", "1024")
         subprocess.run([sys.executable, str(WRITER), str(path), *size], check=True)
-        detector = traced(ModelSource(path=str(path), outputs=OUTPUTS))
+        detector = traced_model(ModelSource(path=str(path), outputs=OUTPUTS)).graph
     print(f"| card | host | {' | '.join((*FAMILIES, 'single-cpu'))} |")
     predicted = {}
     for card in CARDS:
@@ -85,26 +82,11 @@ def main():
             _print_sample(path, mode)
 
 
-def traced(source):
-    """Return the op graph of a model."""
-    with Child("loader") as child:
-        answer = child.call(tracer.load_workload, source, time_limit_s=_TIME_LIMIT_S)
-        if not isinstance(answer, CallFailure):
-            answer = child.call(
-                tracer.trace_workload, source.path, None, time_limit_s=_TIME_LIMIT_S
-            )
-    if isinstance(answer, CallFailure):
-        raise AdvisorError(f"{source.path}: {answer.message}")
-    return answer.graph
-
-
 def with_pc(cluster):
     """Return the machine with a PC for its host."""
     (host,) = cluster.hosts
-    small = replace(
-        host, peak_flops_per_s=PC_FLOPS_PER_S, memory_bandwidth_bytes_per_s=PC_BYTES_PER_S
-    )
-    return replace(cluster, hosts=(small,))
+    pc = {"peak_flops_per_s": PC_FLOPS_PER_S, "memory_bandwidth_bytes_per_s": PC_BYTES_PER_S}
+    return replace(cluster, hosts=(replace(host, **pc),))
 
 
 def predicted_ms(graph, cluster):
@@ -116,12 +98,11 @@ def predicted_ms(graph, cluster):
 
 
 def _print_sample(path, mode):
-    try:
-        graph = traced(ModelSource(path=str(path), mode=mode))
-    except AdvisorError as error:
-        print(f"{path.stem}, {mode}: {error.message}")
+    traced = traced_model(ModelSource(path=str(path), mode=mode))
+    if traced is None:
+        print(f"{path.stem} has no mode {mode}")
         return
-    step_ms = predicted_ms(graph, read_hardware("V100"))
+    step_ms = predicted_ms(traced.graph, read_hardware("V100"))
     found = [f"{n} {step_ms[n]:.3f} ms" for n in FAMILIES[1:] if n in step_ms]
     print(f"{path.stem}, {mode}: {', '.join(found) or 'none'}; single {step_ms['single']:.3f} ms")
 

@@ -10,12 +10,13 @@ the placement puts there, which is known.
 
 import argparse
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from model_tracing import SAMPLES, on_workers
-from proposals import MORE_CUTS
+from proposals import proposed
 
-from placement_advisor.candidates import families, references, towers
+from placement_advisor.candidates import references, towers
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.processes.children import preload
 from placement_advisor.profile.steps import host_lines, step_windows
@@ -26,7 +27,6 @@ from placement_advisor.simulator.schedule import PeakMemory
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.testbed.benchmark import Benchmark, SilentProgress
 from placement_advisor.testbed.cost_measurement import calibration_of, measure_costs
-from placement_advisor.testbed.testbed import ProfileFiles
 from placement_advisor.tf.calls import runner
 from placement_advisor.units import format_bytes
 
@@ -37,7 +37,7 @@ _TARGET = 0.10
 _EQUAL = 0.01
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """One device under one candidate."""
 
@@ -78,23 +78,15 @@ def main():
         f"{'asked for':>10}{'from':>10}{'to':>10}{'error':>8}  at the peak"
     )
     rows = []
-    for name in options.samples or names:
-        for mode in options.modes.split(","):
-            for row in _measure(name, mode):
+    for name, mode in product(options.samples or names, options.modes.split(",")):
+        with on_workers(SAMPLES / f"{name}.py", mode) as running:
+            for row in _rows(f"{name}, {mode}", *running) if running else ():
                 _print(row)
                 rows.append(row)
     _print_summary(rows)
 
 
-def _measure(name, mode):
-    """Yield what comes out for one model; nothing if it has no such mode."""
-    with on_workers(SAMPLES / f"{name}.py", mode) as running:
-        if running is not None:
-            traced, testbed = running
-            yield from _rows(f"{name}, {mode}", testbed, traced)
-
-
-def _rows(model, testbed, traced):
+def _rows(model, traced, testbed):
     graph, devices = traced.graph, [device.name for device in testbed.plan.devices]
     watcher = SilentProgress()
     trial = Benchmark(testbed, steps=1, watcher=watcher)
@@ -102,7 +94,9 @@ def _rows(model, testbed, traced):
     for label in trial.entries:
         testbed.call(runner.discard, label)
     simulator = Simulator(graph, costing.costs.everywhere(costing.cluster), costing.cluster)
-    for placement in _placements(traced, costing.costs, costing.cluster):
+    for placement in proposed(_FAMILIES, graph, costing).values():
+        if isinstance(placement, NotApplicable):
+            continue
         schedule = simulator.schedule(placement)
         predicted = peak_memory(graph, schedule.runs, schedule.transfers, devices)
         entry = trial.enter(placement)
@@ -110,34 +104,12 @@ def _rows(model, testbed, traced):
             trial.profile(entry)
         if entry.failure is not None:
             raise SystemExit(f"{model}, {placement.label}: {entry.failure.message}")
-        assert isinstance(entry.files, ProfileFiles)
-        for device, measured in _measured(entry.files).items():
+        windows = step_windows(read_planes(entry.files.client), entry.files.client)
+        for device, path in entry.files.devices.items():
+            measured = measured_memory(host_lines(read_planes(path)), windows)
             if measured:
-                yield Row(
-                    model=model,
-                    candidate=placement.label,
-                    device=device,
-                    predicted=predicted[device],
-                    measured=measured,
-                )
+                yield Row(model, placement.label, device, predicted[device], measured)
         testbed.call(runner.discard, placement.label)
-
-
-def _placements(traced, costs, cluster):
-    devices = cluster.device_names()
-    proposals = families.propose(_FAMILIES, traced.graph, costs.everywhere(cluster), cluster)
-    proposals |= {label: cut(traced.graph, costs, devices) for label, cut in MORE_CUTS.items()}
-    for proposal in proposals.values():
-        if not isinstance(proposal, NotApplicable):
-            yield proposal
-
-
-def _measured(files):
-    windows = step_windows(read_planes(files.client), files.client)
-    return {
-        device: measured_memory(host_lines(read_planes(path)), windows)
-        for device, path in files.devices.items()
-    }
 
 
 def _print(row):

@@ -13,31 +13,35 @@ from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
 SAMPLES = Path(__file__).parents[2] / "sample_models"
-_TIME_LIMIT_S = 300.0
+_TIME_LIMIT_S = 600.0
 
 
-def traced_model(path, mode, bundle):
+def traced_model(source, bundle=None, trace=tracer.trace_workload):
     """Return the traced model, what runs it in ``bundle``; None if it has no such mode."""
     with Child("loader") as loader:
         try:
-            called(loader, tracer.load_workload, ModelSource(path=str(path), mode=mode))
+            called(loader, tracer.load_workload, source)
         except ModelError:
             return None
-        return called(loader, tracer.trace_workload, str(path), str(bundle))
+        return called(loader, trace, source.path, bundle and str(bundle))
 
 
 @contextmanager
-def on_workers(path, mode, workers=2):
-    """Give the traced model, and workers that have it as their program; None without that mode."""
+def on_workers(path, mode, workers=2, trace=tracer.trace_workload):
+    """Give the traced model, and workers that have it as their program; None without that mode.
+
+    ``trace`` may return more than the trace, behind it.
+    """
     with tempfile.TemporaryDirectory() as folder:
         bundle = Path(folder) / "bundle"
         bundle.mkdir()
-        traced = traced_model(path, mode, bundle)
+        traced = traced_model(ModelSource(path=str(path), mode=mode), bundle, trace)
         if traced is None:
             yield None
             return
         testbed = Testbed(plan_testbed(TestbedKind.WORKERS, workers), scratch=Path(folder))
-        testbed.add_program(STEP, bundle, traced.graph)
+        graph = (traced[0] if isinstance(traced, tuple) else traced).graph
+        testbed.add_program(STEP, bundle, graph)
         try:
             testbed.start()
             yield traced, testbed
@@ -47,11 +51,7 @@ def on_workers(path, mode, workers=2):
 
 def called(child, function, *args):
     """Return what a child answers; end if it fails."""
-    return answered(child.call(function, *args, time_limit_s=_TIME_LIMIT_S))
-
-
-def answered(answer):
-    """Return an answer that is no failure; end if it is."""
+    answer = child.call(function, *args, time_limit_s=_TIME_LIMIT_S)
     if isinstance(answer, CallFailure):
         raise SystemExit(f"{answer.message}\n{answer.output_tail}")
     return answer

@@ -29,11 +29,11 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 from command_runs import LAUNCH
 from machine_facts import machine_facts
 from model_tracing import on_workers
+from result_lines import add, lines_of
 from split_scripts import split_script
 
 from placement_advisor import defaults
@@ -99,12 +99,7 @@ def _said(path, out):
         "ratio": measured["ratio_to_single"]["median"],
         "interval": interval,
         "predicted": predicted and predicted["ratio_to_single"],
-        "step_ns": measured["step_ns"]["median"],
         "said": verdict(interval),
-        "recommended": [
-            analysis["recommendation"]["verdict"],
-            analysis["recommendation"]["candidate"],
-        ],
     }
 
 
@@ -143,13 +138,11 @@ def measured_again(path):
         if own is None:
             return {"why": f"{defaults.AS_WRITTEN} is no placement"}
         trial = Benchmark(testbed, steps=defaults.STEPS, watcher=SilentProgress())
-        entries = {
-            placement.label: trial.enter(placement)
-            for placement in (references.on_device(traced.graph, devices[0].name), own)
-        }
-        failed = [each.failure.message for each in entries.values() if each.failure]
-        if failed:
-            return {"why": failed[0]}
+        single = references.on_device(traced.graph, devices[0].name)
+        entries = {each.label: trial.enter(each) for each in (single, own)}
+        for entry in entries.values():
+            if entry.failure:
+                return {"why": entry.failure.message}
         step_s = min(entry.warmup_ns[-1] for entry in entries.values()) / NS_PER_S
         steps = max(defaults.STEPS, min(round(_TURN_S / step_s), _MOST_STEPS))
         longer = Benchmark(testbed, steps=steps, watcher=SilentProgress())
@@ -164,7 +157,6 @@ def measured_again(path):
         "interval_again": [found.ratio.low, found.ratio.high],
         "rounds_again": found.rounds,
         "steps_again": steps,
-        "step_ns_again": round(median(ns for turn in split for ns in turn)),
     }
 
 
@@ -178,29 +170,20 @@ def summary(lines):
     examined = [line for line in lines if "seed" in line]
     for line in examined:
         of = "heavy" if line["heavy"] else "light"
-        cells = [
-            str(line["seed"]),
-            f"{line['style']}, batch {line['batch']}",
-            f"{of} {' + '.join(line['towers'])}, tops {line['tops'][0]}",
-            "with its tower" if line["backward_apart"] else "on one device",
-        ]
+        row = f"{line['seed']} | {line['style']}, batch {line['batch']} "
+        row += f"| {of} {' + '.join(line['towers'])}, tops {line['tops'][0]} "
+        row += f"| {'with its tower' if line['backward_apart'] else 'on one device'}"
         if "said" in line:
             predicted = line["predicted"]
-            cells += [
-                f"{predicted['ratio']:.2f}" if predicted else "–",
-                _interval(line["ratio"], line["interval"]),
-                line["said"],
-            ]
+            row += f" | {predicted['ratio']:.2f}" if predicted else " | –"
+            row += f" | {_interval(line['ratio'], line['interval'])} | {line['said']}"
         if "again" in line:
-            cells += [
-                _interval(line["ratio_again"], line["interval_again"]),
-                line["again"],
-                "**yes**" if line["contradicted"] else "no",
-                "yes" if line["is_within"] else "no",
-            ]
+            row += f" | {_interval(line['ratio_again'], line['interval_again'])} | {line['again']}"
+            row += f" | {'**yes**' if line['contradicted'] else 'no'}"
+            row += f" | {'yes' if line['is_within'] else 'no'}"
         else:
-            cells.append(f"failed: {' '.join(line['why'].split())}")
-        rows.append(f"| {' | '.join(cells)} |")
+            row += f" | failed: {' '.join(line['why'].split())}"
+        rows.append(f"| {row} |")
     said = [line.get("said") for line in examined]
     both = [line for line in examined if "again" in line]
     return "\n".join(rows) + (
@@ -234,31 +217,14 @@ def main():
     if not asked.summary:
         if asked.first_seed is None:
             parser.error("name a --first-seed that no change was tried on")
-        _examine_all(asked.file, range(asked.first_seed, asked.first_seed + asked.count))
-    print(summary(_lines(asked.file)))
-
-
-def _lines(file):
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-
-
-def _examine_all(file, seeds):
-    """Examine the seeds that the file does not have, and write each down at once."""
-    known = _lines(file)
-    if not known:
-        _add(file, machine_facts())
-    done = {line.get("seed") for line in known}
-    for seed in seeds:
-        if seed in done:
-            continue
-        line = examine(seed)
-        _add(file, line)
-        print({key: line[key] for key in ("seed", "said", "again", "why") if key in line})
-
-
-def _add(file, line):
-    with file.open("a") as opened:
-        opened.write(json.dumps(line) + "\n")
+        known = lines_of(asked.file)
+        if not known:
+            add(asked.file, machine_facts())
+        done = {line.get("seed") for line in known}
+        for seed in range(asked.first_seed, asked.first_seed + asked.count):
+            if seed not in done:
+                add(asked.file, examine(seed))
+    print(summary(lines_of(asked.file)))
 
 
 if __name__ == "__main__":

@@ -7,12 +7,30 @@ import json
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 from types import ModuleType
-from typing import Any
 
+import keras
 import numpy as np
+import tensorflow as tf
+
+from placement_advisor.measurement.verification import (
+    StepResults,
+    from_other_values,
+    rounding,
+    verify,
+)
+from placement_advisor.processes.calls import is_user_code
+from placement_advisor.tf.deterministic_graph import ROUNDING_SEED, rounded
+from placement_advisor.tf.load.capture import Capture
+from placement_advisor.tf.load.captured_step import captured
+from placement_advisor.tf.load.model_source import ModelSource, execute
+from placement_advisor.tf.place import as_users
+from placement_advisor.tf.trace.tracer import owned_variables, trace_step
+from placement_advisor.tf.training import placed_run
+from placement_advisor.tf.training.trial import SplitPlan
 
 _EVERY, _TRIAL_STEPS = 20, 20
 _BLOCKS, _BLOCK_STEPS = 12, 10
@@ -20,40 +38,20 @@ _SLOWED_BY = 2.0
 _MODULE = ModuleType("__main__")  # It holds what the script has made.
 
 
-def farthest(ours, theirs, before):
-    """Return how far values are apart at most, in proportion to how far theirs have changed."""
-    found = [0.0]
-    for one, two, was in zip(ours, theirs, before, strict=True):
-        if two.dtype.kind == "f" and (changed := np.abs(two - was).max(initial=0.0)) > 0:
-            found.append(float(np.abs(one - two).max() / changed))
-    return max(found)
-
-
 def main():
     """Do what is asked, and print what came of it."""
     what, asked = sys.argv[1], json.loads(sys.argv[2])
-    script = Path(asked["script"])
     # Where the script finds nothing of ours.
     del sys.path[0]
-    from placement_advisor.tf.training.placed_run import cut_cpu
-
-    cut_cpu(2)
-    answer = {"trace": _trace, "plain": _plain, "placed": _placed, "trial": _trial}[what](
-        script, asked
-    )
-    print(json.dumps(answer), flush=True)
+    placed_run.cut_cpu(2)
+    do = {"trace": _trace, "plain": _plain, "placed": _placed, "trial": _trial}[what]
+    print(json.dumps(do(Path(asked["script"]), asked)), flush=True)
     os._exit(0)
 
 
 def _trace(script, asked):
     """Write a placement of the script's step at random."""
     from placed_live import WORKERS, random_placement
-
-    from placement_advisor.processes.calls import is_user_code
-    from placement_advisor.tf.load.capture import Capture
-    from placement_advisor.tf.load.captured_step import captured
-    from placement_advisor.tf.load.model_source import ModelSource, execute
-    from placement_advisor.tf.trace.tracer import trace_step
 
     def stop(seen):
         step = trace_step(script, captured(seen, ModelSource(path=str(script))))
@@ -70,8 +68,6 @@ def _trace(script, asked):
 
 def _plain(script, asked):
     """Run the script as it is; keep what variables hold."""
-    from placement_advisor.tf.load.model_source import execute
-
     execute(_MODULE, script, (), None)
     _keep(asked["kept"])
     return {}
@@ -79,22 +75,9 @@ def _plain(script, asked):
 
 def _placed(script, asked):
     """Run the script placed, with every 20th step beside the script's own."""
-    from placement_advisor.measurement.verification import (
-        StepResults,
-        from_other_values,
-        rounding,
-        verify,
-    )
-    from placement_advisor.tf.deterministic_graph import ROUNDING_SEED, rounded
-    from placement_advisor.tf.training import placed_run
-
-    found = []
-    batches = []
-    seconds = {}
+    found, batches, seconds = [], [], {}
 
     class Checked(placed_run.PlacedRun):
-        variables: dict[str, Any]
-
         def _stand_still(self):
             began_s = time.monotonic()
             super()._stand_still()
@@ -102,7 +85,6 @@ def _placed(script, asked):
 
         def _run(self, given, own, began_s):
             placed = self._step
-            assert placed is not None
             batches[:] = given
             is_due = not asked["draws"] and self.bill.placed_steps % _EVERY == 0
             if not is_due or any(placed.inputs(batch) is None for batch in given):
@@ -140,15 +122,13 @@ def _placed(script, asked):
             self._within_step(own)
             return StepResults(outputs=(), before=before, state=self.values(), given={})
 
-    original = placed_run.trace_step
-
-    def trace_step(*given):
+    def timed(*given):
         began_s = time.monotonic()
-        found = original(*given)
+        traced = trace_step(*given)
         seconds["trace"] = time.monotonic() - began_s
-        return found
+        return traced
 
-    placed_run.trace_step = trace_step
+    placed_run.trace_step = timed
     run = _run_script(script, asked, Checked, 0)
     if run.bill.why_not is not None:
         return {"why_not": run.bill.why_not}
@@ -166,7 +146,6 @@ def _placed(script, asked):
 
 def _trial(script, asked):
     """Run the script with a trial in which one of the two steps is made slower."""
-    from placement_advisor.tf.training import placed_run
 
     class Slowed(placed_run.PlacedRun):
         own_s = 0.0
@@ -187,9 +166,6 @@ def _trial(script, asked):
 
 
 def _run_script(script, asked, kind, trial_steps):
-    from placement_advisor.tf.load.model_source import execute
-    from placement_advisor.tf.training.trial import SplitPlan
-
     drawn, samples = script.with_name("drawn.json"), asked["samples"]
     plan = SplitPlan(
         label="drawn",
@@ -199,13 +175,8 @@ def _run_script(script, asked, kind, trial_steps):
         samples=samples and tuple(samples),
         single=drawn,
     )
-    run = kind(
-        script,
-        plan,
-        trial_steps=trial_steps,
-        profile=None,
-        say=lambda text: print(text, file=sys.stderr),
-    )
+    say = partial(print, file=sys.stderr)
+    run = kind(script, plan, trial_steps=trial_steps, profile=None, say=say)
     with run.watching():
         execute(_MODULE, script, (), None)
         run.put_back()
@@ -214,11 +185,8 @@ def _run_script(script, asked, kind, trial_steps):
 
 def _over_by_hand(run, batches):
     """Return what a step takes under the hooks over what it takes in a loop by hand."""
-    from placement_advisor.tf.place import as_users
-
     placed, live = run._step, run._step.split.live
     given = placed.inputs(batches[-1])
-    assert given is not None
     placed.take()
     run._is_placed = True
     by_hand = as_users(live, lambda flat: placed.runner(placed.split.divided(flat)))
@@ -239,8 +207,6 @@ def _over_by_hand(run, batches):
 
 
 def _variables_of(placed):
-    from placement_advisor.tf.trace.tracer import owned_variables
-
     live = placed.split.live
     found = owned_variables(live.function.graph, live.loaded.model)
     each = {id(variable): variable for variable, _ in found}.values()
@@ -256,9 +222,6 @@ def _keep(path):
 
 
 def _held(made):
-    import keras
-    import tensorflow as tf
-
     if isinstance(made, (list, tuple)):
         return [variable for each in made for variable in _held(each)]
     if isinstance(made, keras.Model):

@@ -39,8 +39,8 @@ from statistics import median
 
 import numpy as np
 from machine_facts import machine_facts
-from placed_training_parts import farthest
 from random_models import random_model
+from result_lines import add, lines_of
 
 _SEEDS = 10**6
 _STEPS = 240
@@ -49,7 +49,8 @@ _INSIDE = Path(__file__).with_name("placed_training_parts.py")
 # Ten of twelve draw or normalize. Shares of a batch are not normalized alike, and refused.
 _NEEDED = ("dropout",) * 6 + ("batch_norm",) * 4 + ("training",) * 2
 _SHARES = (4, 5, 10, 11)
-_ROUNDED = (1, 2, 3, 4)
+# Plain runs: as it is, then from rounded values.
+_ROUNDED = ("0", "1", "2", "3", "4")
 _TAIL = f"""
 import os
 
@@ -101,31 +102,22 @@ def examine(seed, number):
     model = random_model(seed, needs=needs, without=without)
     half = model.batch_size // 2
     samples = [half, model.batch_size - half] if number in _SHARES else None
-    line = {
-        "model": seed,
-        "split": "batch" if samples else "layers",
-        "features": sorted(model.features),
-    }
+    split, features = "batch" if samples else "layers", sorted(model.features)
+    line = {"model": seed, "split": split, "features": features}
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "train.py"
         script.write_text(model.text + _TAIL)
-        asked = {
-            "script": str(script),
-            "seed": seed,
-            "samples": samples,
-            "draws": _draws_of_its_own(line),
-        }
-        names = ("plain", "placed", *map(str, _ROUNDED))
-        kept = {name: str(Path(folder) / f"{name}.npz") for name in names}
+        asked = {"script": str(script), "seed": seed, "samples": samples}
+        asked["draws"] = _draws_of_its_own(line)
+        placed, plain, *rounded = (f"{folder}/{name}.npz" for name in ("placed", *_ROUNDED))
         _inside("trace", asked)
-        line |= _inside("placed", asked | {"kept": kept["placed"]})
+        line |= _inside("placed", asked | {"kept": placed})
         if line["why_not"] is not None:
             return line
-        _inside("plain", asked | {"kept": kept["plain"]})
-        for seed in _ROUNDED:
-            _inside("plain", asked | {"kept": kept[str(seed)]}, ROUNDED=str(seed))
-        line["apart"] = _apart(kept["placed"], kept["plain"])
-        others = [_apart(kept[str(seed)], kept["plain"]) for seed in _ROUNDED]
+        for number_drawn, kept in zip(_ROUNDED, (plain, *rounded), strict=True):
+            _inside("plain", asked | {"kept": kept}, ROUNDED=number_drawn)
+        line["apart"] = _apart(placed, plain)
+        others = [_apart(each, plain) for each in rounded]
         line["rounded_apart"] = [min(others), max(others)]
         slowed = "own" if number // 2 % 2 else "placed"
         line |= {"slowed": slowed} | _inside("trial", asked | {"slowed": slowed})
@@ -150,8 +142,8 @@ def _inside(what, asked, **environment):
 def _apart(ours, theirs):
     """Return how far variables are apart at most, in proportion to the largest value of each."""
     with np.load(ours) as one, np.load(theirs) as two:
-        values = [[each[f"after_{i}"] for i in range(len(each.files))] for each in (one, two)]
-    return farthest(*values, list(map(np.zeros_like, values[1])))
+        pairs = [(one[name], two[name]) for name in two.files]
+    return max(float(np.abs(a - b).max() / np.abs(b).max()) if np.any(b) else 0.0 for a, b in pairs)
 
 
 def summary(lines):
@@ -163,12 +155,12 @@ def summary(lines):
     ]
     found = [line for line in lines if "model" in line]
     for line in found:
+        row = f"| {line['model']} | {line['split']} |"
         if line.get("why_not") is not None:
-            rows.append(f"| {line['model']} | {line['split']} | {line['why_not']} ||||||||")
+            rows.append(f"{row} {line['why_not']} ||||||||")
             continue
         rows.append(
-            f"| {line['model']} | {line['split']} | {_apart_by_step(line)} "
-            f"| {line['over_by_hand']:.3f} "
+            f"{row} {_apart_by_step(line)} | {line['over_by_hand']:.3f} "
             f"| {line['ready_s']:.1f} s ({line['trace_s']:.1f} s) "
             f"| {line['slowed']} | {line['goes_on']} |"
         )
@@ -205,18 +197,16 @@ def main():
     parser.add_argument("--summary", action="store_true", help="say what the file comes to")
     asked = parser.parse_args()
     if asked.summary:
-        print(summary([json.loads(line) for line in asked.file.read_text().splitlines()]))
+        print(summary(lines_of(asked.file)))
         return
     seeds = [secrets.randbelow(_SEEDS) for _ in range(asked.fresh)]
-    with asked.file.open("a") as file:
-        print(json.dumps({"seeds": seeds, **machine_facts()}), file=file, flush=True)
-        for number, seed in enumerate(seeds):
-            try:
-                line = examine(seed, number)
-            except RuntimeError as error:
-                line = {"model": seed, "split": "?", "why_not": str(error)}
-            print(json.dumps(line), file=file, flush=True)
-            print({name: value for name, value in line.items() if name != "features"})
+    add(asked.file, {"seeds": seeds, **machine_facts()})
+    for number, seed in enumerate(seeds):
+        try:
+            line = examine(seed, number)
+        except RuntimeError as error:
+            line = {"model": seed, "split": "?", "why_not": str(error)}
+        add(asked.file, line)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from placement_advisor.candidates.by_layer import NotApplicable, place_by_layer
 from placement_advisor.graph.layer_structure import depth_first
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.placement import Placement
-from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 
 _MIN_LAYERS = 3
 
@@ -30,18 +29,22 @@ def _cut(label, places):
             middle = (done_ns + work_ns[layer] / 2) / whole_ns
             done_ns += work_ns[layer]
             device_of[layer] = devices[sum(middle > place for place in places) % len(devices)]
-        return Placement(
-            label=label,
-            family=label,
-            device_of=place_by_layer(graph, device_of, {}, devices[0], member=view.membership),
-            rationale="",
-        )
+        placed = place_by_layer(graph, device_of, {}, devices[0], member=view.membership)
+        return Placement(label=label, family=label, device_of=placed, rationale="")
 
     return propose
 
 
 # Cuts by layer that no family proposes, to have more to predict.
-MORE_CUTS = {"halves": _cut("halves", [1 / 2]), "sandwich": _cut("sandwich", [1 / 3, 2 / 3])}
+_MORE_CUTS = {"halves": _cut("halves", [1 / 2]), "sandwich": _cut("sandwich", [1 / 3, 2 / 3])}
+
+
+def proposed(names, graph, costing):
+    """Return what families propose, and two more cuts, by name."""
+    cluster = costing.cluster
+    found = families.propose(names, graph, costing.costs.everywhere(cluster), cluster)
+    devices = cluster.device_names()
+    return found | {name: cut(graph, costing.costs, devices) for name, cut in _MORE_CUTS.items()}
 
 
 def proposals(graph, costing, simulator, effort):
@@ -49,15 +52,14 @@ def proposals(graph, costing, simulator, effort):
 
     They are those of all families, what a search finds, and two more cuts.
     """
-    cluster = costing.cluster
-    costs = costing.costs.everywhere(cluster)
-    found = families.propose(tuple(families.FAMILIES), graph, costs, cluster)
+    found = proposed(tuple(families.FAMILIES), graph, costing)
+    costs = costing.costs.everywhere(costing.cluster)
+    of_families = {name: each for name, each in found.items() if name not in _MORE_CUTS}
     dearer = MEASURED_UNCERTAINTY.copies
-    found[SEARCHED] = searched.propose_searched(found, costs, simulator, effort, dearer=dearer)
-    devices = cluster.device_names()
-    found |= {label: cut(graph, costing.costs, devices) for label, cut in MORE_CUTS.items()}
+    best = searched.propose_searched(of_families, costs, simulator, effort, dearer=dearer)
     seen = []
-    for proposal in found.values():
+    cuts = [found[name] for name in _MORE_CUTS]
+    for proposal in (*of_families.values(), best, *cuts):
         if isinstance(proposal, NotApplicable) or proposal.device_of in seen:
             continue
         if len(set(proposal.device_of.values())) > 1:

@@ -25,8 +25,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
+
+from result_lines import add, lines_of
 
 # Committed before any script was tried.
 SEED = 20_261_128
@@ -59,8 +62,7 @@ _WIDEST = 150  # Characters of a message in a table.
 _MEMORY_BYTES = 12 * 2**30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(NamedTuple):
     """How a child ended: its exit code, None where the time limit came first, and what it wrote."""
 
     code: int | None
@@ -81,20 +83,6 @@ class Run:
         return line
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A script and what came of it; one that failed under plain Python was not captured."""
-
-    script: str
-    drawn: bool
-    plain: str
-    excluded: bool
-    captured: str | None = None
-    mode: str | None = None
-    refused: str | None = None
-    seconds: float | None = None
-
-
 def main():
     """Try what has no row yet, and print all rows."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -105,13 +93,12 @@ def main():
     if asked.list:
         print("\n".join([*listed(folder), *drawn(folder)]))
         return
-    rows = _kept(folder)
+    rows = lines_of(folder / _ROWS)
     for script, is_drawn in _wanted(folder, rows):
-        row = rows[script] = tried(folder, script, drawn=is_drawn)
-        with (folder / _ROWS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(row)) + "\n")
-        print(row, file=sys.stderr, flush=True)
-    _print(list(rows.values()))
+        row = {"script": script, "drawn": is_drawn, **tried(str(folder / script))}
+        rows.append(row)
+        add(folder / _ROWS, row)
+    _print(rows)
 
 
 def listed(folder):
@@ -130,29 +117,20 @@ def drawn(folder):
 
 def _wanted(folder, rows):
     """Go over the scripts that have no row, as long as some are wanted; rows come meanwhile."""
-    yield from ((script, False) for script in listed(folder) if script not in rows)
+    known = {row["script"] for row in rows}
+    yield from ((script, False) for script in listed(folder) if script not in known)
     for script in drawn(folder):
-        if sum(row.drawn and not row.excluded for row in rows.values()) == DRAWN:
+        if sum(row["drawn"] and not row["excluded"] for row in rows) == DRAWN:
             return
-        if script not in rows:
+        if script not in known:
             yield script, True
 
 
-def _kept(folder):
-    path = folder / _ROWS
-    if not path.exists():
-        return {}
-    rows = [Row(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-    return {row.script: row for row in rows}
-
-
-def tried(folder, script, *, drawn):
-    """Run a script by itself, and under the advisor."""
-    path = str(folder / script)
+def tried(path):
+    """Run a script by itself and under the advisor; one that fails by itself is excluded."""
     plain = _run([path], _PLAIN_S, PUBLIC_SCRIPTS_STOP="1")
     if plain.code not in (0, None):
-        said = plain.last_line or f"ended by signal {-plain.code}"
-        return Row(script=script, drawn=drawn, plain=said, excluded=True)
+        return {"plain": plain.last_line or f"ended by signal {-plain.code}", "excluded": True}
     said = "runs" if plain.code == 0 else f"runs for {_PLAIN_S:.0f} s"
     graph = "--output=step.graph.json.gz"
     command = ["-m", "placement_advisor.cli.app", "trace", path, "--json", graph]
@@ -160,16 +138,14 @@ def tried(folder, script, *, drawn):
         run = _run(command, _ADVISOR_S, out=out)
         out.seek(0)
         model = json.load(out)["model"] if run.code == 0 else {}
-    return Row(
-        script=script,
-        drawn=drawn,
-        plain=said,
-        excluded=False,
-        captured=_PATH.sub("", model["chosen"]) if model else None,
-        mode=model.get("mode"),
-        refused=None if model else _refusal(run),
-        seconds=round(run.seconds, 1),
-    )
+    return {
+        "plain": said,
+        "excluded": False,
+        "captured": _PATH.sub("", model["chosen"]) if model else None,
+        "mode": model.get("mode"),
+        "refused": None if model else _refusal(run),
+        "seconds": round(run.seconds, 1),
+    }
 
 
 def _refusal(run):
@@ -180,80 +156,65 @@ def _refusal(run):
     return _PATH.sub("", " / ".join(said.split("\n"))) if found else run.last_line
 
 
-def _run(words, limit_s, out=None, **variables):
+def _run(words, limit_s, out=subprocess.DEVNULL, **variables):
     """Run Python in a folder of its own, with stubs of data sets, and end all that it started."""
-    paths = os.pathsep.join(map(str, (_DATA, _ROOT)))
     with (
         tempfile.TemporaryDirectory() as here,
         tempfile.TemporaryFile("w+", errors="replace") as err,
     ):
-        environment = {
-            **os.environ,
-            "PYTHONPATH": paths,
+        ours = {
+            "PYTHONPATH": f"{_DATA}{os.pathsep}{_ROOT}",
             "KERAS_BACKEND": "tensorflow",
             "KERAS_HOME": here,
             "MPLBACKEND": "Agg",
             "TF_CPP_MIN_LOG_LEVEL": "3",
-            **variables,
         }
         began_s = time.monotonic()
         child = subprocess.Popen(
             [sys.executable, *words],
             cwd=here,
-            env=environment,
+            env={**os.environ, **ours, **variables},
             stdin=subprocess.DEVNULL,
-            stdout=out or subprocess.DEVNULL,
+            stdout=out,
             stderr=err,
             start_new_session=True,
             preexec_fn=_limit_memory,
         )
-        try:
+        code = None
+        with suppress(subprocess.TimeoutExpired):
             code = child.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            code = None
         seconds = time.monotonic() - began_s
-        _end(child.pid)
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
         child.wait()
         err.seek(0)
-        return Run(code=code, seconds=seconds, err=err.read())
+        return Run(code, seconds, err.read())
 
 
 def _limit_memory():
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
 
 
-def _end(pid):
-    """End a session of processes, if any is left."""
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
 def _print(rows):
     for drawn, title in ((False, "Guides and demos"), (True, "Examples that were drawn")):
-        ours = [row for row in rows if row.drawn is drawn]
-        taken = [row for row in ours if not row.excluded]
-        reached = sum(row.captured is not None for row in taken)
+        ours = [row for row in rows if row["drawn"] is drawn]
+        taken = [row for row in ours if not row["excluded"]]
+        reached = sum(row["captured"] is not None for row in taken)
         print(f"\n**{title}: {reached} of {len(taken)}**, {len(ours) - len(taken)} left out\n")
         print("| script | what was seen | s |\n|---|---|---|")
         for row in taken:
-            print(f"| {_name(row)} | {_seen(row)} | {row.seconds:.0f} |")
+            print(f"| {Path(row['script']).stem} | {_seen(row)} | {row['seconds']:.0f} |")
         print("\n| left out | what it says under plain Python |\n|---|---|")
         for row in ours:
-            if row.excluded:
-                print(f"| {_name(row)} | {row.plain[:_WIDEST]} |")
-
-
-def _name(row):
-    return Path(row.script).stem
+            if row["excluded"]:
+                print(f"| {Path(row['script']).stem} | {row['plain'][:_WIDEST]} |")
 
 
 def _seen(row):
     """Return what was captured, its lines without their file, or the refusal."""
-    if row.captured is None:
-        return f"**missed**: {row.refused}"
-    seen = row.captured.removeprefix("captured ").removesuffix(", at its 2nd step")
+    if row["captured"] is None:
+        return f"**missed**: {row['refused']}"
+    seen = row["captured"].removeprefix("captured ").removesuffix(", at its 2nd step")
     return re.sub(r" at [\w-]+\.py:(\d+)", r", line \1", seen)
 
 

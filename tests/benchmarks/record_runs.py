@@ -4,10 +4,10 @@
     PYTHONPATH=tests python tests/benchmarks/record_runs.py FOLDER --fresh 24
 
 For each seed of a random model, or name of a sample (trained), a file in the folder, which
-`Recording.load` reads: the graph, the calibration, what ops cost on one device, and for every split
-its rounds and its profile. Splits are the families that place ops, two more cuts, and what the
-search finds; the whole step on the second device is beside them. A model whose halves of rounds
-differ by more than 5 % is measured up to three times; the steadiest of these counts.
+`Recording.load` reads: the graph, what ops cost on one device, and every split with its rounds.
+Splits are the families that place ops, two more cuts, and what the search finds; the whole step on
+the second device is beside them. A model whose halves of rounds differ by more than 5 % is measured
+up to three times; the steadiest of these counts.
 Files are pickles, for whoever wrote them.
 """
 
@@ -15,7 +15,7 @@ import argparse
 import gzip
 import pickle
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -27,10 +27,8 @@ from random_models import random_model
 from placement_advisor.candidates import references
 from placement_advisor.defaults import BASELINE
 from placement_advisor.graph.placement import Placement
-from placement_advisor.machine.calibration import Calibration
-from placement_advisor.measurement.measurement import StepProfile, paired_ratios
+from placement_advisor.measurement.measurement import paired_ratios
 from placement_advisor.processes.children import preload
-from placement_advisor.profile.worker_steps import PlannedCopy
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.effort import Effort
 from placement_advisor.testbed.benchmark import Benchmark, SilentProgress, time_in_rounds
@@ -53,18 +51,10 @@ _EFFORT = Effort(units=2.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """A placement that ran: ``rounds`` as of a `Trial`, ``files`` the raw profile of each device.
-
-    ``crossings`` are the copies that TensorFlow planned.
-    """
+    """A placement that ran, with what its steps took in each round, in ns."""
 
     placement: Placement
-    predicted_ns: int
-    rounds: tuple[tuple[int, ...], ...]
-    profile: StepProfile | None
-    crossings: tuple[PlannedCopy, ...]
-    files: Mapping[str, bytes]
-    client: bytes
+    rounds: Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +63,6 @@ class Recording:
 
     name: str
     traced: Traced
-    calibration: Calibration
-    speed_ns: Mapping[str, int]
     costing: CostMeasurement
     splits: Mapping[str, Split]
 
@@ -109,52 +97,22 @@ def recorded(path, mode, rounds):
         if running is None:
             return None
         traced, testbed = running
-        return _recorded(path.stem, testbed, traced, rounds)
-
-
-def _recorded(name, testbed, traced, rounds):
-    calibration = calibration_of(testbed, SilentProgress())
-    trial = Benchmark(testbed, steps=_STEPS, watcher=SilentProgress())
-    costing = measure_costs(trial, testbed.plan, traced, calibration)
-    speed_ns = trial.speed()
-    costs = costing.costs.everywhere(costing.cluster)
-    simulator = Simulator(traced.graph, costs, costing.cluster)
-    predicted = {BASELINE: simulator.step_ns(trial.entries[BASELINE].placement)}
-    second = testbed.plan.devices[1].name
-    elsewhere = replace(references.on_device(traced.graph, second), label=ELSEWHERE)
-    splits = proposals(traced.graph, costing, simulator, _EFFORT)
-    for placement in (elsewhere, *splits):
-        predicted[placement.label] = simulator.step_ns(placement)
-        trial.enter(placement)
-    time_in_rounds(trial, rounds, lambda _: None)
-    trial.profile_all()
-    return Recording(
-        name=name,
-        traced=traced,
-        calibration=calibration,
-        speed_ns=speed_ns,
-        costing=costing,
-        splits={
-            label: _split(entry, predicted[label])
-            for label, entry in trial.entries.items()
-            if entry.failure is None
-        },
-    )
-
-
-def _split(entry, predicted_ns):
-    files = entry.files
-    assert files is not None
-    assert entry.prepared is not None
-    return Split(
-        placement=entry.placement,
-        predicted_ns=predicted_ns,
-        rounds=tuple(entry.rounds),
-        profile=entry.profile,
-        crossings=tuple(entry.prepared.crossings),
-        files={device: path.read_bytes() for device, path in files.devices.items()},
-        client=files.client.read_bytes(),
-    )
+        calibration = calibration_of(testbed, SilentProgress())
+        trial = Benchmark(testbed, steps=_STEPS, watcher=SilentProgress())
+        costing = measure_costs(trial, testbed.plan, traced, calibration)
+        costs = costing.costs.everywhere(costing.cluster)
+        simulator = Simulator(traced.graph, costs, costing.cluster)
+        second = testbed.plan.devices[1].name
+        trial.enter(replace(references.on_device(traced.graph, second), label=ELSEWHERE))
+        for placement in proposals(traced.graph, costing, simulator, _EFFORT):
+            trial.enter(placement)
+        time_in_rounds(trial, rounds, lambda _: None)
+    splits = {
+        label: Split(placement=entry.placement, rounds=entry.rounds)
+        for label, entry in trial.entries.items()
+        if entry.failure is None
+    }
+    return Recording(name=path.stem, traced=traced, costing=costing, splits=splits)
 
 
 def main():

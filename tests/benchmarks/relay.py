@@ -8,9 +8,9 @@ shares them: sender, both relays and receiver.
 """
 
 import argparse
-import statistics
 import tempfile
 from pathlib import Path
+from statistics import median
 
 from network_lab.lab import lab
 from remote_hosts.agent import WARM_UP, Agent
@@ -59,15 +59,12 @@ def main():
             after = [relay.do("core_time_ns") for relay in relays]
             messages = asked.repetitions + WARM_UP
             cores = [(b - a) / 1e3 / messages for a, b in zip(before, after, strict=True)]
-            took = statistics.median(relayed)
-            row = (
-                f"{size:,}",
-                f"{statistics.median(direct) / 1e3:.0f}",
-                f"{took / 1e3:.0f}",
-                f"{size * 8 / took:.2f}",
-                " + ".join(f"{core:.0f}" for core in cores),
+            direct_ns, took_ns = median(direct), median(relayed)
+            print(
+                f"{size:>16,}{direct_ns / 1e3:>16.0f}{took_ns / 1e3:>16.0f}"
+                f"{size * 8 / took_ns:>16.2f}{' + '.join(f'{core:.0f}' for core in cores):>16}",
+                flush=True,
             )
-            print("".join(f"{cell:>16}" for cell in row), flush=True)
 
 
 if __name__ == "__main__":

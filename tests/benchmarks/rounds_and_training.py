@@ -8,25 +8,27 @@ own step beside them. Where it would profile, the same candidates are timed in r
 in rounds of longer turns, by the same rule of when to stop. Then each split runs for a while, in
 the order single, split, split, single. Of the splits of a model the fastest five run so.
 
-A line of JSON for each split, as soon as it is known; a line says which seeds were drawn, on which
-machine. A run that was cut short goes on: splits that are in the file are left out, `--fresh` draws
-only what is missing. A model without a split has a line that says why, and another takes its place.
+A line of JSON for each seed before it is looked at, with the machine, and for each split of its
+model once all have run. A run that was cut short goes on with the seed that is not done; a model
+without a split has a line that says why, and another takes its place.
 """
 
 import argparse
-import json
 import secrets
 import tempfile
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import chain
 from math import sqrt
 from pathlib import Path
-from statistics import mean, median, quantiles
+from statistics import mean, median
 from types import SimpleNamespace
 
+import numpy as np
 from machine_facts import machine_facts
 from random_models import random_model
+from result_lines import add, lines_of
 
 from placement_advisor import defaults
 from placement_advisor.analysis.options import AnalyzeOptions
@@ -64,46 +66,19 @@ _SPLITS = 5
 ANALYSIS, AGAIN = "as analyzed", "again"
 # Steps that are counted in a turn.
 _LONGER_STEPS = (80,)
-_TENTHS = 10
 
 
 class _NotProfiledError(Exception):
     """Ends an analysis whose rounds are done: all else has been seen to."""
 
 
-@dataclass(slots=True)
-class Kept:
-    """The file of results."""
-
-    path: Path
-
-    def add(self, line):
-        """Write a line."""
-        with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        print({name: line[name] for name in ("seeds", "model", "split", "why") if name in line})
-
-    def lines(self):
-        """Return all lines."""
-        return [json.loads(each) for each in self.path.read_text().splitlines()]
-
-    def splits(self, seed):
-        """Return those of the splits of a model."""
-        return [line for line in self.lines() if line.get("model") == seed and "split" in line]
-
-    def left(self):
-        """Return the seeds drawn of which something is left to do."""
-        lines = self.lines()
-        ended = {line["model"] for line in lines if line.get("why") is not None}
-        return [seed for line in lines for seed in line.get("seeds", ()) if seed not in ended]
-
-
-def examine(seed, seconds, kept, deadline):
-    """Run a model's splits of which nothing is kept, until the deadline (`time.monotonic`).
+def examined(seed, seconds):
+    """Return the lines of a model, its splits run for so long.
 
     Raises:
         AdvisorError: it cannot be analysed.
     """
+    lines = []
     model = random_model(seed)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         path = Path(folder) / f"random_{seed}.py"
@@ -111,7 +86,10 @@ def examine(seed, seconds, kept, deadline):
         bundle, scratch = Path(folder) / "bundle", Path(folder) / "scratch"
         bundle.mkdir()
         scratch.mkdir()
-        options = usual_options(path, "train" if model.training else "infer")
+        source = ModelSource(path=str(path), mode="train" if model.training else "infer")
+        options = AnalyzeOptions(
+            source=source, testbed=TestbedKind.WORKERS, output=Path(folder) / "out"
+        )
         course = AnalysisProgress(SilentListener(), options)
         loader = stack.enter_context(Child("loader"))
         load_model(options.source, loader, course.watcher)
@@ -123,86 +101,49 @@ def examine(seed, seconds, kept, deadline):
         )
         apparatus = make_testbed_session(subject, loader, bundle, scratch, course.watcher, None)
         stack.callback(apparatus.close)
-        forecast = predict(
-            propose_all(
-                subject.graph,
-                costs_from_measured(subject, measure_costs_of_step(subject, apparatus, course)),
-                options.families,
-                options.effort,
-            )
-        )
+        measured = measure_costs_of_step(subject, apparatus, course)
+        costs = costs_from_measured(subject, measured)
+        proposed = propose_all(subject.graph, costs, options.families, options.effort)
+        forecast = predict(proposed)
 
         def look(results):
             nonlocal forecast
             refined = refine(forecast, results, options.effort)
-            if refined is None:
-                return None
-            forecast = refined.predictions
-            return refined.placement
+            forecast = refined.predictions if refined else forecast
+            return refined and refined.placement
 
         def show(doing, results):
             if doing == "profiling":
-                _train(seed, seconds, apparatus, forecast, kept, deadline)
+                lines.extend(_trained(seed, seconds, apparatus, forecast))
                 raise _NotProfiledError
 
         with suppress(_NotProfiledError):
             steering = SimpleNamespace(show=show, refine=look, advise=lambda _: [])
             runs = CandidateRuns(options, apparatus, course, steering, ReferenceTimings())
             runs.run(candidates_to_run(forecast, options), None, None)
+    return lines or [{"model": seed, "why": "no split runs"}]
 
 
-def usual_options(path, mode):
-    """Return those of `advisor analyze` without an option, but for where it runs."""
-    return AnalyzeOptions(
-        source=ModelSource(
-            path=str(path),
-            name=None,
-            mode=mode,
-            batch_size=None,
-            outputs=None,
-            time_limit_s=defaults.TIME_LIMIT_S,
-        ),
-        testbed=TestbedKind.WORKERS,
-        output=path.parent / "out",
-    )
-
-
-def _train(seed, seconds, apparatus, forecast, kept, deadline):
-    """Time longer turns, then run each split whose line is missing."""
+def _trained(seed, seconds, apparatus, forecast):
+    """Time longer turns, then run the splits that were fastest; yield a line for each."""
     entries = {each.placement.label: each for each in apparatus.trial.running() if any(each.rounds)}
     if defaults.BASELINE not in entries:
-        kept.add({"model": seed, "why": "the single device failed"})
+        yield {"model": seed, "why": "the single device failed"}
         return
     among = apparatus.trial.competitors
     turns = {ANALYSIS: {label: entry.rounds for label, entry in entries.items()}}
     turns |= _in_longer_turns(apparatus, entries)
     alone = entries[defaults.BASELINE]
-    done = {line["split"] for line in kept.splits(seed)}
 
     def ratio(label):
         return median(paired_ratios(alone.rounds, entries[label].rounds) or [1.0])
 
-    missing = entries.keys() - {defaults.BASELINE} - done
-    for label in sorted(missing, key=ratio)[: _SPLITS - len(done)]:
-        if time.monotonic() + 4 * seconds > deadline:
-            return
+    for label in sorted(entries.keys() - {defaults.BASELINE}, key=ratio)[:_SPLITS]:
         training = _abba(alone, entries[label], seconds)
         predicted = forecast.predicted[label].ratio
-        kept.add(
-            {
-                "model": seed,
-                "split": label,
-                "among": among,
-                "predicted": None if predicted is None else predicted.ratio,
-                "rounds": {
-                    name: _medians(rounds[defaults.BASELINE], rounds[label])
-                    for name, rounds in turns.items()
-                },
-                **training,
-            }
-        )
-    why = None if len(entries) > 1 else "no split runs"
-    kept.add({"model": seed, "why": why or f"all {len(kept.splits(seed))} splits have run"})
+        rounds = {name: _medians(of[defaults.BASELINE], of[label]) for name, of in turns.items()}
+        line = {"model": seed, "split": label, "among": among, "rounds": rounds, **training}
+        yield line | {"predicted": predicted and predicted.ratio}
 
 
 def _in_longer_turns(apparatus, entries):
@@ -210,16 +151,13 @@ def _in_longer_turns(apparatus, entries):
 
     Those are missing that would not have an interval within the time of an analysis.
     """
-    step_s = {
-        label: median(ns for turn in entry.rounds for ns in turn) / NS_PER_S
-        for label, entry in entries.items()
-    }
+    steps_s = sum(median(chain(*entry.rounds)) for entry in entries.values()) / NS_PER_S
     lengths = {AGAIN: defaults.STEPS} | {f"{steps} steps": steps for steps in _LONGER_STEPS}
     found = {}
     for name, steps in lengths.items():
         trial = Benchmark(apparatus.testbed, steps=steps, watcher=SilentProgress())
         trial.entries |= {label: replace(each, rounds=[]) for label, each in entries.items()}
-        rounds_s = least_samples(trial.competitors) * (1 + steps) * sum(step_s.values())
+        rounds_s = least_samples(trial.competitors) * (1 + steps) * steps_s
         if name == AGAIN or rounds_s <= defaults.TIMING_BUDGET_S:
             time_in_rounds(trial, None, lambda _: None)
             found[name] = {label: each.rounds for label, each in trial.entries.items()}
@@ -241,21 +179,14 @@ def _abba(alone, split, seconds):
     order = (("single_runs", alone), ("split_runs", split))
     for batch, pair in enumerate((order, order[::-1])):
         for name, entry in pair:
-            step_ns = median(ns for turn in entry.rounds for ns in turn)
-            steps = max(defaults.STEPS, round(seconds * NS_PER_S / step_ns))
+            steps_of = seconds * NS_PER_S / median(chain(*entry.rounds))
+            steps = max(defaults.STEPS, round(steps_of))
             answer = entry.bench.run_steps(entry.placement.label, batch, 1 + steps)
             if isinstance(answer, CallFailure):
                 return {"failure": answer.message}
             counted = answer[1:]
-            quarters = [counted[i * steps // 4 : (i + 1) * steps // 4] for i in range(4)]
-            runs[name].append(
-                {
-                    "steps": steps,
-                    "mean_ns": round(mean(counted)),
-                    "median_ns": round(median(counted)),
-                    "quarters_ns": [round(median(each)) for each in quarters],
-                }
-            )
+            took = {"mean_ns": round(mean(counted)), "median_ns": round(median(counted))}
+            runs[name].append({"steps": steps, **took})
     return runs
 
 
@@ -290,28 +221,26 @@ def summary(lines):
 
 
 def _row(name, lines):
+    rounds = [line["rounds"][name] for line in lines]
     differences = [_over(line, name) / _ratio(line) for line in lines]
-    halves = [
-        _median_ratio(line["rounds"][name][::2]) / _median_ratio(line["rounds"][name][1::2])
-        for line in lines
-    ]
+    halves = [_median_ratio(each[::2]) / _median_ratio(each[1::2]) for each in rounds]
     alone = [
-        median(ns for ns, _ in line["rounds"][name])
-        / mean(run["mean_ns"] for run in line["single_runs"])
-        for line in lines
+        median(ns for ns, _ in each) / mean(run["mean_ns"] for run in line["single_runs"])
+        for each, line in zip(rounds, lines, strict=True)
     ]
     firm, differ, surely = 0, 0, 0
     for line in lines:
         verdict = _verdict(line, name)
-        if verdict is Verdict.INCONCLUSIVE:
-            continue
-        firm += 1
-        is_faster = verdict is Verdict.FASTER
-        differ += is_faster != (_ratio(line) < defaults.WORTHWHILE_RATIO)
-        surely += all(is_faster != (each < defaults.WORTHWHILE_RATIO) for each in _ratios(line))
-    rounds = [len(line["rounds"][name]) for line in lines]
+        if verdict is not Verdict.INCONCLUSIVE:
+            firm += 1
+            denied = [
+                (verdict is Verdict.FASTER) != (ratio < defaults.WORTHWHILE_RATIO)
+                for ratio in (_ratio(line), *_ratios(line))
+            ]
+            differ, surely = differ + denied[0], surely + all(denied[1:])
+    counts = [len(each) for each in rounds]
     return (
-        f"| {name} | {len(lines)} | {min(rounds)}-{max(rounds)} | {_spread(differences)} "
+        f"| {name} | {len(lines)} | {min(counts)}-{max(counts)} | {_spread(differences)} "
         f"| {median(differences) - 1:+.1%} | {_spread(halves)} | {median(alone) - 1:+.1%} "
         f"| {firm} | {differ} | {surely} |"
     )
@@ -322,8 +251,7 @@ def _spread(ratios):
     off = [abs(each - 1) for each in ratios]
     if not off:
         return "none"
-    most = quantiles(off, n=_TENTHS, method="inclusive")[-1] if len(off) > 1 else off[0]
-    return f"{median(off):.1%} / {most:.1%}"
+    return f"{median(off):.1%} / {np.quantile(off, 0.9):.1%}"
 
 
 def _verdict(line, name):
@@ -341,23 +269,16 @@ def _median_ratio(rounds):
     return median(split / alone for alone, split in rounds)
 
 
-def _step(line, of, number, which="mean_ns"):
-    return float(line[of][number][which])
-
-
-def _ratios(line):
+def _ratios(line, which="mean_ns"):
     """Return the ratios of each run of a split to each of the single device: 11, 12, 21, 22."""
-    return [
-        _step(line, "split_runs", i) / _step(line, "single_runs", j) for i in (0, 1) for j in (0, 1)
-    ]
+    split, alone = ([run[which] for run in line[f"{of}_runs"]] for of in ("split", "single"))
+    return [ours / theirs for ours in split for theirs in alone]
 
 
 def _ratio(line, which="mean_ns"):
     """Return the ratio of both runs together; a drift that is even falls out."""
-    first, second = (
-        _step(line, "split_runs", i, which) / _step(line, "single_runs", i, which) for i in (0, 1)
-    )
-    return sqrt(first * second)
+    first, *_, last = _ratios(line, which)
+    return sqrt(first * last)
 
 
 def main():
@@ -366,37 +287,29 @@ def main():
     parser.add_argument("file", type=Path, help="results, a line of JSON for each split")
     parser.add_argument("--fresh", type=int, default=0, help="random models, drawn where missing")
     parser.add_argument("--seconds", type=float, default=30.0, help="of each run (30)")
-    parser.add_argument("--minutes", type=float, default=55.0, help="stop after that many (55)")
+    parser.add_argument("--minutes", type=float, default=55.0, help="begin none after so many (55)")
     parser.add_argument("--summary", action="store_true", help="say what the file comes to")
     asked = parser.parse_args()
-    kept = Kept(asked.file)
     if asked.summary:
-        print(summary(kept.lines()))
+        print(summary(lines_of(asked.file)))
         return
     deadline = time.monotonic() + 60 * asked.minutes
-    asked.file.touch()
     preload()
-    _go_on(kept, asked.fresh, lambda seed: examine(seed, asked.seconds, kept, deadline), deadline)
-
-
-def _go_on(kept, wanted, look, deadline):
-    """Examine what was drawn and is not done; draw until so many models have had splits."""
     while time.monotonic() < deadline:
-        left = kept.left()
-        trained = {line["model"] for line in kept.lines() if "split" in line}
-        missing = wanted - len(trained.union(left))
-        if not left and missing <= 0:
+        lines = lines_of(asked.file)
+        done = {line.get("model") for line in lines}
+        left = [line["seed"] for line in lines if "seed" in line and line["seed"] not in done]
+        if not left and len({line["model"] for line in lines if "split" in line}) >= asked.fresh:
             return
         if not left:
-            seeds = [secrets.randbelow(_SEEDS) for _ in range(missing)]
-            kept.add({"seeds": seeds, **machine_facts()})
+            add(asked.file, {"seed": secrets.randbelow(_SEEDS), **machine_facts()})
             continue
         try:
-            look(left[0])
+            found = examined(left[0], asked.seconds)
         except AdvisorError as error:
-            kept.add({"model": left[0], "why": error.message})
-        if left[0] in kept.left():  # There was not the time for all of its splits.
-            return
+            found = [{"model": left[0], "why": error.message}]
+        for line in found:
+            add(asked.file, line)
 
 
 if __name__ == "__main__":

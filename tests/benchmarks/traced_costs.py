@@ -41,7 +41,7 @@ class _Meter:
         return call
 
 
-def measure(path, size, graph_file):
+def measure(path, size):
     """Trace a model and return the costs and the shares that the graph knows."""
     if size is not None:
         os.environ["SAMPLE_SIZE"] = size
@@ -63,8 +63,6 @@ def measure(path, size, graph_file):
     own["flatten"] -= cpu_s["inlining"]
     own["rest"] = cpu_s["all"] - cpu_s["trace"] - cpu_s["inlining"] - sum(own.values())
     own["handing over"] = cpu_s["handing over"]
-    if graph_file is not None:
-        traced.graph.save(Path(graph_file))
     return {
         "trace_cpu_s": cpu_s["trace"],
         "inlining_cpu_s": cpu_s["inlining"] if "inlining" in meter.resident_bytes else None,

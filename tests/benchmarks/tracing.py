@@ -8,19 +8,17 @@ Sizes of the samples are `small` and `full`; a path to any model file works too.
 """
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
 
 from big_models import BIG_MODELS, write_big_model
-from machine_facts import machine_facts
+from model_tracing import SAMPLES, called
 
-from placement_advisor.processes.calls import CallFailure, RemoteModule
+from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.processes.children import Child, preload
 
 traced_costs = RemoteModule("traced_costs")
 
-_SAMPLES = Path(__file__).parents[2] / "sample_models"
 _SAMPLE_NAMES = ("deepconn", "resnet50", "transformer", "dlrm")
 _NAMES = (*(f"{name}-{size}" for name in _SAMPLE_NAMES for size in ("small", "full")), *BIG_MODELS)
 _COLUMNS = (
@@ -32,41 +30,31 @@ _COLUMNS = (
 def main():
     """Measure the models named on the command line, all without a name."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "models", nargs="*", metavar="MODEL", help=f"a path or one of {', '.join(_NAMES)}"
-    )
-    parser.add_argument("--json", type=Path, help="write all figures to this file")
-    parser.add_argument("--graphs", type=Path, help="save each graph into this folder")
-    options = parser.parse_args()
+    words = f"a path or one of {', '.join(_NAMES)}"
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=words)
+    models = parser.parse_args().models or _NAMES
     preload()
-    found = {"machine": machine_facts(), "models": {}}
+    found = {}
     print(_COLUMNS)
     with tempfile.TemporaryDirectory() as scratch:
-        for model in options.models or _NAMES:
-            costs = _measured(model, Path(scratch), options.graphs)
-            found["models"][Path(model).stem] = costs
+        for model in models:
+            found[model] = costs = _measured(model, Path(scratch))
             print(_row(model, costs), flush=True)
     print("\nOurs, split up (CPU seconds)")
-    for model, costs in found["models"].items():
+    for model, costs in found.items():
         parts = "  ".join(f"{part} {cpu_s:.2f}" for part, cpu_s in costs["own_cpu_s"].items())
-        print(f"{model:<20}{parts}")
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=2) + "\n")
+        print(f"{Path(model).stem:<20}{parts}")
 
 
-def _measured(model, scratch, graphs):
+def _measured(model, scratch):
     path, size = Path(model), None
     if model in BIG_MODELS:
         path = write_big_model(model, scratch)
     elif model in _NAMES:
         name, _, size = model.rpartition("-")
-        path = _SAMPLES / f"{name}.py"
-    graph_file = None if graphs is None else str(graphs / f"{path.stem}.graph.json.gz")
+        path = SAMPLES / f"{name}.py"
     with Child(path.stem) as child:
-        answer = child.call(traced_costs.measure, str(path), size, graph_file)
-    if isinstance(answer, CallFailure):
-        raise SystemExit(f"{model}: {answer.message}\n{answer.output_tail}")
-    return dict(answer)
+        return called(child, traced_costs.measure, str(path), size)
 
 
 def _row(model, costs):

@@ -6,6 +6,7 @@ cannot do to a variable (swap it where no other has its shape) it says with `Loo
 """
 
 import re
+from contextlib import suppress
 
 import tensorflow as tf
 
@@ -61,13 +62,13 @@ class Graph:
     def constant(self, name, value, dtype, like):
         """Add a constant, and return its name."""
         proto = tf.make_tensor_proto(value, dtype=tf.as_dtype(dtype))
-        return str(self.add(name, "Const", [], like, dtype=dtype, value=proto).name)
+        return self.add(name, "Const", [], like, dtype=dtype, value=proto).name
 
     def scale(self, node, place, factor, dtype):
         """Put a product between an op and one of its inputs."""
-        by = self.constant(f"{node.name}/broken_by", factor, dtype, node)
-        self.add(f"{node.name}/broken", "Mul", [node.input[place], by], node, T=dtype)
-        node.input[place] = f"{node.name}/broken"
+        name = f"{node.name}/broken_{place}"
+        by = self.constant(f"{name}_by", factor, dtype, node)
+        node.input[place] = self.add(name, "Mul", [node.input[place], by], node, T=dtype).name
 
 
 def _delta(graph, node):
@@ -147,6 +148,10 @@ def stale(graph, variable, _):
     graph.graph_def.CopyFrom(written)
 
 
+def _is_assigned(graph, variable):
+    return {node.op for node in graph.updates(variable)} <= set(_ASSIGNMENTS)
+
+
 def swapped(graph, variable, draw):
     """The updates of two variables of one shape go to each other."""
     shape, dtype = (graph.nodes[variable].attr[key] for key in ("shape", "dtype"))
@@ -154,13 +159,9 @@ def swapped(graph, variable, draw):
     for node in graph.nodes.values():
         alike = node.op == "VarHandleOp" and node.name != variable
         if alike and node.attr["shape"] == shape and node.attr["dtype"] == dtype:
-            try:
-                kinds = {other.op for other in graph.updates(node.name)}
-            except LookupError:
-                continue
-            if kinds <= set(_ASSIGNMENTS):
-                others.append(node.name)
-    if not others or not {node.op for node in graph.updates(variable)} <= set(_ASSIGNMENTS):
+            with suppress(LookupError):
+                others += [node.name] if _is_assigned(graph, node.name) else []
+    if not others or not _is_assigned(graph, variable):
         raise LookupError(f"no other variable has the shape of {variable}")
     other = draw.choice(sorted(others))
     one, two = graph.updates(variable)[-1], graph.updates(other)[-1]
@@ -198,7 +199,7 @@ def not_exchanged(graph, variable, _):
     """No gradient of the second replica gets anywhere."""
     _merges_of(graph, variable)
     for node in graph.nodes.values():
-        if _MERGED.match(node.name) and "gradient" in node.name:
+        if _merges_gradients(node):
             _first_only(node)
 
 
@@ -207,14 +208,6 @@ def averaged_twice(graph, variable, _):
     merged = _merges_of(graph, variable)[0]
     for place in range(merged.attr["N"].i):
         graph.scale(merged, place, 1 / merged.attr["N"].i, merged.attr["T"].type)
-        # Several inputs of one op: each product has a name of its own.
-        for suffix in ("broken", "broken_by"):
-            node = graph.nodes.pop(f"{merged.name}/{suffix}")
-            node.name = f"{merged.name}/{suffix}_{place}"
-            graph.nodes[node.name] = node
-        product = graph.nodes[f"{merged.name}/broken_{place}"]
-        product.input[1] = f"{merged.name}/broken_by_{place}"
-        merged.input[place] = product.name
 
 
 def share_lost(graph, variable, _):
@@ -248,16 +241,15 @@ def merged_early(graph, variable, _):
             product.input[place] = mean.name
 
 
+def _merges_gradients(node):
+    return _MERGED.match(node.name) and "gradient" in node.name
+
+
 def _merges_of(graph, variable):
     """Return what puts the replicas' gradients of a variable together, the nearest first."""
     for update in reversed(graph.updates(variable)):
-        found = [
-            node
-            for node in graph.before(update.name)
-            if _MERGED.match(node.name)
-            and "gradient" in node.name
-            and tf.as_dtype(node.attr["T"].type).is_floating
-        ]
+        merges = filter(_merges_gradients, graph.before(update.name))
+        found = [node for node in merges if tf.as_dtype(node.attr["T"].type).is_floating]
         if found:
             return found
     raise LookupError(f"no gradients of replicas are put together for {variable}")

@@ -10,6 +10,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -48,29 +49,24 @@ _SECOND = _PLACES["cpu:1"]
 def cases():
     """Return every breakage of every step once for each optimizer, and the correct runs."""
     draw = random.Random(19)
-    found = [
-        f"{step} {optimizer} {rate} {way} {breakage}"
-        for step in STEPS
-        for optimizer in OPTIMIZERS
+    broken = [
+        f"{way} {breakage}"
         for way in _WAYS
         for breakage in (*PLACED, *(SPLIT if way == "batch" else ()))
+    ]
+    found = [
+        f"{step} {optimizer} {rate} {what}"
+        for step, optimizer, what in product(STEPS, OPTIMIZERS, broken)
         for rate in (draw.choice(RATES[:3]), draw.choice(RATES[3:]))
     ]
     # A model that was drawn is traced anew for each rate, so that there is one for all cases.
-    rates = {(step, optimizer): draw.choice(RATES) for step in SEEDS for optimizer in OPTIMIZERS}
-    found += [
-        f"{step} {optimizer} {rate} {way} {breakage}"
-        for (step, optimizer), rate in rates.items()
-        for way in _WAYS
-        for breakage in (*PLACED, *(SPLIT if way == "batch" else ()))
-    ]
+    rates = {each: draw.choice(RATES) for each in product(SEEDS, OPTIMIZERS)}
+    found += [f"{' '.join(each)} {rate} {what}" for each, rate in rates.items() for what in broken]
     each = -(-_CORRECT // (len(STEPS + SEEDS) * len(OPTIMIZERS) * len(_WAYS)))
     found += [
         f"{step} {optimizer} {rates.get((step, optimizer)) or draw.choice(RATES)} {way} "
         f"correct-{number}"
-        for step in STEPS + SEEDS
-        for optimizer in OPTIMIZERS
-        for way in _WAYS
+        for step, optimizer, way in product(STEPS + SEEDS, OPTIMIZERS, _WAYS)
         for number in range(each)
     ]
     # Those of one traced step come one after the other, and of these those of one reference.
@@ -111,13 +107,16 @@ class _Steps:
             for variable, value in bundle.variables.items():
                 if variable.endswith("learning_rate"):
                     bundle.variables[variable] = np.asarray(float(rate), value.dtype)
-            folder = self.folder / name
-            folder.mkdir(exist_ok=True)
-            bundle.save(folder)
-            runner.open_program(name, str(folder), self.graphs[name], MOST_LIMIT_S)
+            (self.folder / name).mkdir(exist_ok=True)
+            bundle.save(self.folder / name)
+            self.open_program(name)
         alone = dict.fromkeys((op.name for op in placed_ops(self.whole.graph)), "cpu:0")
         _must(runner.prepare("single", alone, STEP))
         _must(runner.verify("single", _STEPS))
+
+    def open_program(self, name):
+        """Open a program as it was traced."""
+        runner.open_program(name, str(self.folder / name), self.graphs[name], MOST_LIMIT_S)
 
     def trained(self):
         """Return the variables that gradients change."""
@@ -147,15 +146,16 @@ def _text(step, optimizer, rate):
     return model.text
 
 
-_last = []
+_last = {}  # Steps by name and optimizer: those of the last case.
 
 
 def _steps(step, optimizer, rate):
-    if not _last or _last[0][0] != (step, optimizer):
-        for _, old in _last:
+    if (step, optimizer) not in _last:
+        for old in _last.values():
             shutil.rmtree(old.folder)
-        _last[:] = [((step, optimizer), _Steps(step, optimizer, rate))]
-    return _last[0][1]
+        _last.clear()
+        _last[step, optimizer] = _Steps(step, optimizer, rate)
+    return _last[step, optimizer]
 
 
 def examine(case):
@@ -201,8 +201,7 @@ def _judged(steps, program, edit, variable, draw):
         placed_step.placed_graph = untouched
         runner.discard("candidate")
         # What this mistake made of the split step on one device is not to be kept.
-        folder = str(steps.folder / program)
-        runner.open_program(program, folder, steps.graphs[program], MOST_LIMIT_S)
+        steps.open_program(program)
     verdict = "refused" if found.wrong else "unverified" if found.unverified else "verified"
     return {
         "verdict": verdict,
@@ -223,11 +222,8 @@ def _must(answer):
 def _at_random(graph, draw):
     """Return a device for each op; those of a variable stand together."""
     home = {}
-    found = {}
-    for op in placed_ops(graph):
-        device = draw.choice(sorted(_PLACES))
-        found[op.name] = home.setdefault(op.variable, device) if op.variable else device
-    return found
+    drawn = ((op, draw.choice(sorted(_PLACES))) for op in placed_ops(graph))
+    return {op.name: home.setdefault(op.variable or op.name, place) for op, place in drawn}
 
 
 def _by_replica(graph, _):
@@ -247,11 +243,8 @@ def table(results):
     lines = ["| run | cases | refused | unverified | verified |", "|---|---|---|---|---|"]
     for what in sorted(counts, key=lambda name: (name.startswith("correct"), name)):
         count = counts[what]
-        judged = count["refused"] + count["unverified"] + count["verified"]
-        lines.append(
-            f"| {what} | {judged} | {count['refused']} | {count['unverified']} "
-            f"| {count['verified']} |"
-        )
+        judged = [count[verdict] for verdict in ("refused", "unverified", "verified")]
+        lines.append(f"| {what} | {' | '.join(map(str, (sum(judged), *judged)))} |")
     return "\n".join(lines)
 
 

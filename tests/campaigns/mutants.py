@@ -9,8 +9,7 @@ campaign fails.
 import sys
 import tempfile
 import tomllib
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 
 from campaign import drawn, run_campaign
@@ -20,67 +19,31 @@ from workshop import Workshop
 EXPLAINED = Path(__file__).with_name("mutants_explained.toml")
 # What an explanation may show, and nothing else.
 _REASONS = ("equal: ", "weaker: ")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Area:
-    """Modules, by patterns within the package, and the tests that are to notice mistakes there."""
-
-    modules: tuple[str, ...]
-    # Those that are fast and notice most come first.
-    tests: tuple[str, ...]
-
-    def files(self):
-        """Return the modules, within the package."""
-        folder = ROOT / PACKAGE
-        paths = (path for pattern in self.modules for path in folder.glob(pattern))
-        return sorted(path.relative_to(folder).as_posix() for path in paths)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Subject:
-    """What is asked about: of all mutants of its areas so many are drawn."""
-
-    areas: tuple[Area, ...]
-    count: int
-    seed: int
-
-    @cached_property
-    def _area_of(self):
-        return {module: area for area in self.areas for module in area.files()}
-
-    @cached_property
-    def every_mutant(self):
-        """All mutants of the modules, by name."""
-        return {mutant.name: mutant for module in self._area_of for mutant in mutants(module)}
-
-    @cached_property
-    def mutants(self):
-        """Those that are drawn, by name."""
-        every = self.every_mutant
-        return {name: every[name] for name in drawn(list(every), self.count, self.seed)}
-
-    def tests_of(self, mutant):
-        """Return the tests of the mutant's area."""
-        return self._area_of[mutant.module].tests
-
-
-CORE = Subject(
-    areas=(
-        Area(modules=("graph/**/*.py",), tests=("tests/graph",)),
-        Area(modules=("simulator/*.py",), tests=("tests/simulator",)),
-        Area(modules=("cost/**/*.py",), tests=("tests/cost",)),
-        Area(modules=("candidates/**/*.py",), tests=("tests/candidates",)),
-        Area(modules=("solvers/*.py",), tests=("tests/solvers",)),
-        Area(
-            modules=("measurement/*.py", "analysis/verdict.py", "check/c*.py"),
-            tests=("tests/measurement", "tests/analysis/test_recommend.py", "tests/check"),
-        ),
-        Area(modules=("profile/*.py",), tests=("tests/profile",)),
+# Tests that are to notice mistakes in modules, by patterns within the package; those that are fast
+# and notice most come first.
+AREAS = {
+    ("tests/graph",): ("graph/**/*.py",),
+    ("tests/simulator",): ("simulator/*.py",),
+    ("tests/cost",): ("cost/**/*.py",),
+    ("tests/candidates",): ("candidates/**/*.py",),
+    ("tests/solvers",): ("solvers/*.py",),
+    ("tests/measurement", "tests/analysis/test_recommend.py", "tests/check"): (
+        *("measurement/*.py", "analysis/verdict.py", "check/c*.py"),
     ),
-    count=300,
-    seed=51,
-)
+    ("tests/profile",): ("profile/*.py",),
+}
+COUNT, SEED = 300, 51
+
+
+@cache
+def drawn_mutants():
+    """Return the mutants that are drawn and the tests of each, by name."""
+    every = {}
+    for tests, patterns in AREAS.items():
+        paths = [path for pattern in patterns for path in (ROOT / PACKAGE).glob(pattern)]
+        for module in sorted(path.relative_to(ROOT / PACKAGE).as_posix() for path in paths):
+            every |= {mutant.name: (mutant, tests) for mutant in mutants(module)}
+    return {name: every[name] for name in drawn(every, COUNT, SEED)}
 
 
 def explanations():
@@ -92,24 +55,19 @@ def explanations():
     return found
 
 
-class Examination:
-    """Runs the tests of a subject on its mutants, in a workshop for each area."""
+def examination(folder):
+    """Return what runs tests on a mutant, in a workshop for each area, and says what came of it."""
 
-    def __init__(self, subject, folder):
-        self._subject, self._folder = subject, folder
-        self._workshops = {}
+    @cache
+    def workshop(tests):
+        return Workshop(Path(tempfile.mkdtemp(dir=folder)), tests)
 
-    def __call__(self, name):
-        """Return the outcome of a mutant, with its difference if it survives."""
-        mutant = self._subject.mutants[name]
-        tests = self._subject.tests_of(mutant)
-        if tests not in self._workshops:
-            folder = self._folder / str(len(self._workshops))
-            folder.mkdir()
-            self._workshops[tests] = Workshop(folder, tests)
-        outcome = self._workshops[tests].outcome(mutant)
-        survives = {} if outcome.killed_by else {"difference": mutant.difference}
-        return {**asdict(outcome), **survives}
+    def examine(name):
+        mutant, tests = drawn_mutants()[name]
+        outcome = workshop(tests).outcome(mutant)
+        return outcome if outcome["killed_by"] else {**outcome, "difference": mutant.difference}
+
+    return examine
 
 
 def unexplained(results):
@@ -141,8 +99,8 @@ def table(results):
     return "\n".join(lines)
 
 
-def run_on_mutants(name, subject):
-    """Run a campaign on a subject's mutants; end with an error if a survivor is not explained."""
+def main():
+    """Run the campaign; end with an error if a survivor is not explained."""
     found = []
 
     def judged(results):
@@ -150,10 +108,10 @@ def run_on_mutants(name, subject):
         return table(results)
 
     with tempfile.TemporaryDirectory() as folder:
-        run_campaign(name, list(subject.mutants), Examination(subject, Path(folder)), judged)
+        run_campaign("mutants", list(drawn_mutants()), examination(folder), judged)
     if found:
         sys.exit(f"{len(found)} survivors are not explained in {EXPLAINED.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":
-    run_on_mutants("mutants", CORE)
+    main()

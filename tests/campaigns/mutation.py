@@ -11,10 +11,10 @@ are no slip but a misunderstanding.
 """
 
 import ast
-import copy
 import difflib
 from collections import Counter
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -80,207 +80,122 @@ def mutants_of(module, source):
     """Return all mutants of a module's text, in the order in which they stand there."""
     found = []
     seen = Counter()
-    starts = [0]
-    for line in source.encode().splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-    for scope, node, new in _Changes(source).found:
-        old_text = ast.unparse(node)
-        new_text = ast.unparse(new)
-        name = f"{module} {scope}: {_short(old_text, new_text)}"
+    data = source.encode()
+    starts = [0, *accumulate(map(len, data.splitlines(keepends=True)))]
+    for scope, node, new in _changes(ast.parse(source), ()):
+        new_text = ast.unparse(ast.fix_missing_locations(new))
+        name = f"{module} {'.'.join(scope) or 'module'}: {_short(ast.unparse(node), new_text)}"
         seen[name] += 1
         if seen[name] > 1:
             name += f" ({seen[name]})"
         if isinstance(new, ast.expr):
             new_text = f"({new_text})"
-        data = source.encode()
         begin = starts[node.lineno - 1] + node.col_offset
-        end = starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
+        end = starts[node.end_lineno - 1] + node.end_col_offset
         changed = (data[:begin] + new_text.encode() + data[end:]).decode()
         compile(changed, module, "exec")
         found.append(Mutant(name=name, module=module, source=source, changed=changed))
     return tuple(found)
 
 
-class _Changes(ast.NodeVisitor):
-    """What can be changed: where (the function), what stands there, and what could."""
-
-    def __init__(self, source):
-        self.found = []
-        self._scope = []
-        self.visit(ast.parse(source))
-
-    def _offer(self, node, *others):
-        scope = ".".join(self._scope) or "module"
-        self.found += [(scope, node, ast.fix_missing_locations(other)) for other in others]
-
-    def _with(self, node, change):
-        """Return a copy that was changed."""
-        other = copy.deepcopy(node)
-        change(other)
-        return other
-
-    def _visit_scope(self, node):
-        self._scope.append(node.name)
-        for default in getattr(node.args, "defaults", ()) if hasattr(node, "args") else ():
-            self.visit(default)
-        for statement in node.body:
-            self.visit(statement)
-        self._scope.pop()
-
-    def visit_FunctionDef(self, node):
-        self._visit_scope(node)
-
-    def visit_ClassDef(self, node):
-        self._visit_scope(node)
-
-    def visit_Import(self, node): ...
-
-    def visit_ImportFrom(self, node): ...
-
-    def visit_JoinedStr(self, node): ...
-
-    def visit_AnnAssign(self, node):
-        if node.value is not None:
-            self.visit(node.value)
-
-    def visit_If(self, node):
-        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+def _changes(node, scope):
+    """Yield what can be changed: where (the function), what stands there, and what could."""
+    parts = ast.iter_child_nodes(node)
+    match node:
+        case ast.Import() | ast.ImportFrom() | ast.JoinedStr() | ast.Expr(value=ast.Constant()):
             return
-        self._always_and_never(node.test)
-        self.generic_visit(node)
-
-    def visit_IfExp(self, node):
-        self._always_and_never(node.test)
-        self.generic_visit(node)
-
-    def visit_While(self, node):
-        self._offer(node.test, ast.Constant(False))
-        self.generic_visit(node)
-
-    def _always_and_never(self, test):
-        self._offer(test, ast.Constant(True), ast.Constant(False))
-
-    def visit_Expr(self, node):
-        if not isinstance(node.value, ast.Constant):
-            self._offer(node, ast.Pass())
-            self.generic_visit(node)
-
-    def visit_Assign(self, node):
-        # A name that is never set is an error at once; what else is set may go unnoticed.
-        if not any(isinstance(target, ast.Name | ast.Tuple) for target in node.targets):
-            self._offer(node, ast.Pass())
-        self.generic_visit(node)
-
-    def visit_AugAssign(self, node):
-        self._offer(node, ast.Pass())
-        if type(node.op) in _OPERATORS:
-            op = _OPERATORS[type(node.op)]()
-            self._offer(node, self._with(node, lambda other: setattr(other, "op", op)))
-        self.generic_visit(node)
-
-    def visit_Raise(self, node):
-        self._offer(node, ast.Pass())
-
-    def visit_Continue(self, node):
-        self._offer(node, ast.Pass(), ast.Break())
-
-    def visit_Break(self, node):
-        self._offer(node, ast.Continue())
-
-    def visit_Compare(self, node):
-        for i, op in enumerate(node.ops):
-            for kind in _COMPARISONS[type(op)]:
-                self._offer(node, self._with(node, _put("ops", i, kind())))
-        self.generic_visit(node)
-
-    def visit_BoolOp(self, node):
-        op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-        self._offer(node, self._with(node, lambda other: setattr(other, "op", op)))
-        for i in range(len(node.values)):
-            rest = node.values[:i] + node.values[i + 1 :]
-            self._offer(node, ast.BoolOp(node.op, rest) if len(rest) > 1 else rest[0])
-        self.generic_visit(node)
-
-    def visit_BinOp(self, node):
-        if type(node.op) in _OPERATORS:
-            op = _OPERATORS[type(node.op)]()
-            self._offer(node, self._with(node, lambda other: setattr(other, "op", op)))
-        self.generic_visit(node)
-
-    def visit_UnaryOp(self, node):
-        self._offer(node, node.operand)
-        self.generic_visit(node)
-
-    def visit_Constant(self, node):
-        if isinstance(node.value, bool):
-            self._offer(node, ast.Constant(not node.value))
-        elif isinstance(node.value, int):
-            self._offer(node, ast.Constant(node.value + 1), ast.Constant(node.value - 1))
-        elif isinstance(node.value, float):
-            self._offer(node, ast.Constant(node.value * 2), ast.Constant(node.value / 2))
-
-    def visit_Call(self, node):
-        name = node.func.id if isinstance(node.func, ast.Name) else ""
-        if name in _SWAPPED_CALLS:
-            other = ast.Name(_SWAPPED_CALLS[name], ast.Load())
-            self._offer(node, self._with(node, lambda call: setattr(call, "func", other)))
-        if name == "range":
-            for op in (ast.Add(), ast.Sub()):
-                last = ast.BinOp(node.args[-1], op, ast.Constant(1))
-                self._offer(node, self._with(node, _put("args", -1, last)))
-        elif len(node.args) > 1 and not any(isinstance(a, ast.Starred) for a in node.args[:2]):
-            first, second = node.args[:2]
-            if ast.dump(first) != ast.dump(second):
-                swapped = [second, first, *node.args[2:]]
-                self._offer(node, self._with(node, lambda call: setattr(call, "args", swapped)))
-        for i, keyword in enumerate(node.keywords):
-            # Without a field a value cannot be made at all; a default or a key can be forgotten.
-            if keyword.arg in ("key", "default", "strict", "reverse", "repeat", "low", "high"):
-                self._offer(node, self._with(node, _drop("keywords", i)))
-        self.generic_visit(node)
-
-    def _visit_comprehension(self, node):
-        for i, part in enumerate(node.generators):
-            for j in range(len(part.ifs)):
-
-                def drop(other, i=i, j=j):
-                    del other.generators[i].ifs[j]
-
-                self._offer(node, self._with(node, drop))
-        empty = {ast.ListComp: "[]", ast.SetComp: "set()", ast.DictComp: "{}"}.get(type(node))
-        if empty is not None:
-            self._offer(node, ast.parse(empty, mode="eval").body)
-        self.generic_visit(node)
-
-    def visit_ListComp(self, node):
-        self._visit_comprehension(node)
-
-    def visit_SetComp(self, node):
-        self._visit_comprehension(node)
-
-    def visit_DictComp(self, node):
-        self._visit_comprehension(node)
-
-    def visit_GeneratorExp(self, node):
-        self._visit_comprehension(node)
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            return
+        case ast.FunctionDef() | ast.ClassDef():
+            scope = (*scope, node.name)
+            defaults = node.args.defaults if isinstance(node, ast.FunctionDef) else ()
+            parts = (*defaults, *node.body)
+        case ast.AnnAssign():
+            parts = [node.value] if node.value is not None else ()
+        case ast.Raise():
+            parts = ()
+    for old, new in _others(node):
+        yield scope, old, new
+    for part in parts:
+        yield from _changes(part, scope)
 
 
-def _put(field, place, value):
-    """Return what puts a value into a list of a node."""
+def _others(node):
+    """Yield what of a node can be changed, and what could stand there."""
+    match node:
+        case ast.If() | ast.IfExp():
+            yield from ((node.test, ast.Constant(holds)) for holds in (True, False))
+        case ast.While():
+            yield node.test, ast.Constant(False)
+        case ast.Expr() | ast.Raise():
+            yield node, ast.Pass()
+        case ast.Continue():
+            yield from ((node, other) for other in (ast.Pass(), ast.Break()))
+        case ast.Break():
+            yield node, ast.Continue()
+        case ast.Assign():
+            # A name that is never set is an error at once; what else is set may go unnoticed.
+            if not any(isinstance(target, ast.Name | ast.Tuple) for target in node.targets):
+                yield node, ast.Pass()
+        case ast.AugAssign() | ast.BinOp():
+            if isinstance(node, ast.AugAssign):
+                yield node, ast.Pass()
+            if type(node.op) in _OPERATORS:
+                yield node, _with(node, op=_OPERATORS[type(node.op)]())
+        case ast.Compare():
+            for i, op in enumerate(node.ops):
+                for kind in _COMPARISONS[type(op)]:
+                    yield node, _with(node, ops=_at(node.ops, i, kind()))
+        case ast.BoolOp():
+            yield node, _with(node, op=ast.Or() if isinstance(node.op, ast.And) else ast.And())
+            for i in range(len(node.values)):
+                rest = _at(node.values, i)
+                yield node, ast.BoolOp(node.op, rest) if len(rest) > 1 else rest[0]
+        case ast.UnaryOp():
+            yield node, node.operand
+        case ast.Constant(value=bool() as value):
+            yield node, ast.Constant(not value)
+        case ast.Constant(value=int() as value):
+            yield from ((node, ast.Constant(other)) for other in (value + 1, value - 1))
+        case ast.Constant(value=float() as value):
+            yield from ((node, ast.Constant(other)) for other in (value * 2, value / 2))
+        case ast.Call():
+            yield from ((node, other) for other in _other_calls(node))
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            for i, part in enumerate(node.generators):
+                for j in range(len(part.ifs)):
+                    fewer = _with(part, ifs=_at(part.ifs, j))
+                    yield node, _with(node, generators=_at(node.generators, i, fewer))
+            empty = {ast.ListComp: "[]", ast.SetComp: "set()", ast.DictComp: "{}"}.get(type(node))
+            if empty is not None:
+                yield node, ast.parse(empty, mode="eval").body
 
-    def change(node):
-        getattr(node, field)[place] = value
 
-    return change
+def _other_calls(node):
+    name = node.func.id if isinstance(node.func, ast.Name) else ""
+    if name in _SWAPPED_CALLS:
+        yield _with(node, func=ast.Name(_SWAPPED_CALLS[name], ast.Load()))
+    if name == "range":
+        for op in (ast.Add(), ast.Sub()):
+            yield _with(node, args=[*node.args[:-1], ast.BinOp(node.args[-1], op, ast.Constant(1))])
+    elif len(node.args) > 1 and not any(isinstance(a, ast.Starred) for a in node.args[:2]):
+        first, second, *rest = node.args
+        if ast.dump(first) != ast.dump(second):
+            yield _with(node, args=[second, first, *rest])
+    for i, keyword in enumerate(node.keywords):
+        # Without a field a value cannot be made at all; a default or a key can be forgotten.
+        if keyword.arg in ("key", "default", "strict", "reverse", "repeat", "low", "high"):
+            yield _with(node, keywords=_at(node.keywords, i))
 
 
-def _drop(field, place):
-    """Return what takes a value out of a list of a node."""
+def _with(node, **fields):
+    """Return a node with other fields."""
+    return type(node)(**{**dict(ast.iter_fields(node)), **fields})
 
-    def change(node):
-        del getattr(node, field)[place]
 
-    return change
+def _at(items, place, *others):
+    """Return items with others in the place of one."""
+    return [*items[:place], *others, *items[place + 1 :]]
 
 
 def _short(old, new):

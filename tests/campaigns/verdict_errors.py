@@ -74,6 +74,7 @@ def examine(case, trials=TRIALS):
     chance = random.Random(case)
     ratios = [ratio] * int(alike) + [_OTHERS] * others + [ratio] * joining
     drawn = [_drawn_trial(noise, ratios, chance) for _ in range(trials)]
+    verdicts, rounds = zip(*(_raced(turns, joining) for turns in drawn), strict=True)
     right = None
     if ratio != WORTHWHILE_RATIO:
         right = Verdict.FASTER if ratio < WORTHWHILE_RATIO else Verdict.SLOWER
@@ -81,7 +82,9 @@ def examine(case, trials=TRIALS):
         "setting": [noise, ratio, int(candidates), int(alike), joining],
         "part": part,
         "trials": trials,
-        **_counted([_raced(turns, joining) for turns in drawn], right),
+        "wrong": sum(verdict not in (right, Verdict.INCONCLUSIVE) for verdict in verdicts),
+        "right": verdicts.count(right),
+        "rounds": sum(rounds),
     }
 
 
@@ -91,8 +94,7 @@ def table(results):
         "| noise | true ratio | candidates | wrong | right | rounds |",
         "|---|---|---|---|---|---|",
     ]
-    settings = dict.fromkeys(tuple(result["setting"]) for result in results)
-    for setting in settings:
+    for setting in dict.fromkeys(tuple(result["setting"]) for result in results):
         parts = [result for result in results if tuple(result["setting"]) == setting]
         trials, wrong, right, rounds = (
             sum(part[key] for part in parts) for key in ("trials", "wrong", "right", "rounds")
@@ -105,18 +107,8 @@ def table(results):
             f"| {'–' if ratio == WORTHWHILE_RATIO else f'{right / trials:.1%}'} "
             f"| {rounds / trials:.1f} |"
         )
-    return (
-        "\n".join(rows) + f"\n\n{PARTS * TRIALS} trials of each; at 0.97 any firm verdict is wrong."
-    )
-
-
-def _counted(outcomes, right):
-    firm = [verdict for verdict, _ in outcomes if verdict is not Verdict.INCONCLUSIVE]
-    return {
-        "wrong": sum(verdict is not right for verdict in firm),
-        "right": sum(verdict is right for verdict in firm),
-        "rounds": sum(rounds for _, rounds in outcomes),
-    }
+    rows += ["", f"{PARTS * TRIALS} trials of each; at 0.97 any firm verdict is wrong."]
+    return "\n".join(rows)
 
 
 class _Bench:

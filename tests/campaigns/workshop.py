@@ -15,7 +15,6 @@ import shutil
 import sys
 import tempfile
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
 
 from mutation import PACKAGE, ROOT
@@ -30,14 +29,6 @@ _MEMORY_BYTES = 8 * 2**30
 _FAILED, _INTERRUPTED, _MISUSED = 1, 2, 4
 # What pytest takes for a mistake of its caller's is one of the mutant's here.
 _NOT_IMPORTED = "ImportError while loading conftest"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of a mutant: the test that noticed it, None if all passed, and the time."""
-
-    killed_by: str | None
-    cpu_s: float
 
 
 class Workshop:
@@ -68,7 +59,7 @@ class Workshop:
             importlib.import_module(name)
 
     def outcome(self, mutant):
-        """Run the tests on a mutant.
+        """Run the tests on a mutant; return what noticed it, None if all passed, and the time.
 
         Raises:
             RuntimeError: pytest had nothing to run, or did not understand what it was to run.
@@ -87,11 +78,10 @@ class Workshop:
             kept.replace(path)
         is_imported = ran["code"] != _MISUSED or _NOT_IMPORTED not in self._printed()
         if is_imported and ran["code"] not in (0, _FAILED, _INTERRUPTED):
-            raise RuntimeError(
-                f"{mutant.name}: pytest ended with {ran['code']}:\n{self._printed()}"
-            )
+            code = ran["code"]
+            raise RuntimeError(f"{mutant.name}: pytest ended with {code}:\n{self._printed()}")
         killed_by = (ran["failed"] or "it cannot be imported") if ran["code"] else None
-        return Outcome(killed_by=killed_by, cpu_s=ran["cpu_s"])
+        return {"killed_by": killed_by, "cpu_s": ran["cpu_s"]}
 
     def _run(self, limit_s, own, *, first="", keeps_bytecode=False, compiles_anew=False):
         """Run the tests in a forked process, and return what is known of them then."""
@@ -130,51 +120,38 @@ class Workshop:
             import numba
 
             numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"] = str(own / "numba")
-        ours = [ROOT / name for name in _COPIED]
-        elsewhere = [
-            place
-            for place in sys.path
-            if Path(place) != ROOT and not any(map(Path(place).is_relative_to, ours))
-        ]
+
+        def is_ours(place):
+            return any(Path(place).is_relative_to(ROOT / name) for name in _COPIED)
+
+        elsewhere = [place for place in sys.path if Path(place) != ROOT and not is_ours(place)]
         sys.path[:] = [str(self._folder), *elsewhere]
         # Tests' helpers as well: they hold on to what they have imported of the package.
         for name, module in list(sys.modules.items()):
-            file = getattr(module, "__file__", None) or ""
             if name == "__main__":  # The campaign itself; whatever runs has one.
                 continue
-            if name.split(".")[0] == PACKAGE or any(map(Path(file).is_relative_to, ours)):
+            if name.split(".")[0] == PACKAGE or is_ours(getattr(module, "__file__", None) or ""):
                 del sys.modules[name]
         before = set(sys.modules)
         import pytest
 
         watch = _Watch(first)
-        code = pytest.main(
-            [
-                *("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"),
-                *("-o", "timeout=0", "-W", "ignore::pytest.PytestAssertRewriteWarning"),
-                *self._tests,
-            ],
-            plugins=[watch],
-        )
+        words = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-o", "timeout=0"]
+        words += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+        code = pytest.main([*words, *self._tests], plugins=[watch])
         package = sys.modules[PACKAGE]
         assert Path(package.__file__ or "").is_relative_to(self._folder)
         imported = [n for n in sys.modules if n not in before and self._is_foreign(n)]
-        answer.write_bytes(
-            pickle.dumps({"code": int(code), "failed": watch.failed, "imported": imported})
-        )
+        found = {"code": int(code), "failed": watch.failed, "imported": imported}
+        answer.write_bytes(pickle.dumps(found))
         os._exit(0)
 
     def _is_foreign(self, module):
         """Return whether a module that was imported is neither of the package nor of the tests."""
         spec = getattr(sys.modules[module], "__spec__", None)
-        origin = getattr(spec, "origin", None)
-        return bool(
-            spec is not None
-            and spec.name == module
-            and isinstance(origin, str)
-            and not Path(origin).is_relative_to(self._folder)
-            and module != PACKAGE
-        )
+        if spec is None or spec.name != module or not isinstance(spec.origin, str):
+            return False
+        return not Path(spec.origin).is_relative_to(self._folder) and module != PACKAGE
 
     def _printed(self):
         return (self._folder / "output.txt").read_text(errors="replace")[-3_000:]

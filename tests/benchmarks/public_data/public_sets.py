@@ -79,125 +79,58 @@ def x_rays(address):
     return tf.data.Dataset.from_tensors(tf.io.encode_jpeg(picture)).repeat(count)
 
 
-def _table(rows, **columns):
-    """Return a table: numbers up to a whole number, or some of the words of a tuple."""
+def _table(rows, columns):
+    """Return a table of columns as "name values".
+
+    Values are whole numbers up to one, so many words (``*9``), or some of those with bars between.
+    """
     import pandas as pd
 
     rng = np.random.default_rng(rows)
-    return pd.DataFrame(
-        {
-            name: rng.integers(0, values, rows)
-            if isinstance(values, int)
-            else rng.choice(values, rows)
-            for name, values in columns.items()
-        }
-    )
+    found = {}
+    for name, values in (column.strip().rsplit(" ", 1) for column in columns.split(",")):
+        words = values.replace("_", " ").split("|")
+        if values.startswith("*"):
+            words = [f" kind{number}" for number in range(int(values[1:]))]
+        is_number = values.isdigit()
+        found[name] = rng.integers(0, int(values), rows) if is_number else rng.choice(words, rows)
+    return pd.DataFrame(found)
 
 
 def _csv(table, **how):
-    text = table.to_csv(index=False, **how)
-    return text.encode()
-
-
-def _kinds(count):
-    return tuple(f" kind{number}" for number in range(count))
+    return table.to_csv(index=False, **how).encode()
 
 
 def _adult(rows, first, end):
-    table = _table(
-        rows,
-        age=90,
-        workclass=_kinds(9),
-        fnlwgt=1_000_000,
-        education=_kinds(16),
-        education_num=16,
-        marital_status=_kinds(7),
-        occupation=_kinds(15),
-        relationship=_kinds(6),
-        race=_kinds(5),
-        gender=_kinds(2),
-        capital_gain=100_000,
-        capital_loss=4_000,
-        hours_per_week=99,
-        native_country=_kinds(42),
-        income_bracket=(f" <=50K{end}", f" >50K{end}"),
-    )
-    return first.encode() + _csv(table, header=False)
+    columns = f"""age 90, workclass *9, fnlwgt 1000000, education *16, education_num 16,
+        marital_status *7, occupation *15, relationship *6, race *5, gender *2, capital_gain 100000,
+        capital_loss 4000, hours_per_week 99, native_country *42,
+        income_bracket _<=50K{end}|_>50K{end}"""
+    return first.encode() + _csv(_table(rows, columns), header=False)
 
 
 def _heart():
-    table = _table(
-        303,
-        age=80,
-        sex=2,
-        cp=5,
-        trestbps=200,
-        chol=560,
-        fbs=2,
-        restecg=3,
-        thalach=200,
-        exang=2,
-        oldpeak=6,
-        slope=4,
-        ca=4,
-        thal=("fixed", "normal", "reversible"),
-        target=2,
-    )
-    return _csv(table)
+    columns = """age 80, sex 2, cp 5, trestbps 200, chol 560, fbs 2, restecg 3, thalach 200,
+        exang 2, oldpeak 6, slope 4, ca 4, thal fixed|normal|reversible, target 2"""
+    return _csv(_table(303, columns))
 
 
 def _bank():
-    words = {
-        "job": 12,
-        "marital": 4,
-        "education": 8,
-        "default": 3,
-        "housing": 3,
-        "loan": 3,
-        "contact": 2,
-        "month": 10,
-        "day_of_week": 5,
-    }
-    table = _table(
-        4_119,
-        age=90,
-        **{name: _kinds(count) for name, count in words.items()},
-        duration=3_000,
-        campaign=35,
-        pdays=1_000,
-        previous=7,
-        poutcome=_kinds(3),
-        **dict.fromkeys(
-            ("emp.var.rate", "cons.price.idx", "cons.conf.idx", "euribor3m", "nr.employed"),
-            (0.5, 1.5, 2.5),
-        ),
-        y=("no", "yes"),
-    )
-    inner = _zipped("bank-additional/bank-additional.csv", _csv(table, sep=";"))
+    columns = """age 90, job *12, marital *4, education *8, default *3, housing *3, loan *3,
+        contact *2, month *10, day_of_week *5, duration 3000, campaign 35, pdays 1000, previous 7,
+        poutcome *3, emp.var.rate 0.5|1.5|2.5, cons.price.idx 0.5|1.5|2.5,
+        cons.conf.idx 0.5|1.5|2.5, euribor3m 0.5|1.5|2.5, nr.employed 0.5|1.5|2.5, y no|yes"""
+    inner = _zipped("bank-additional/bank-additional.csv", _csv(_table(4_119, columns), sep=";"))
     return _zipped("bank-additional.zip", inner)
 
 
 def _jena():
     import pandas as pd
 
-    measured = (
-        "p (mbar)",
-        "T (degC)",
-        "Tpot (K)",
-        "Tdew (degC)",
-        "rh (%)",
-        "VPmax (mbar)",
-        "VPact (mbar)",
-        "VPdef (mbar)",
-        "sh (g/kg)",
-        "H2OC (mmol/mol)",
-        "rho (g/m**3)",
-        "wv (m/s)",
-        "max. wv (m/s)",
-        "wd (deg)",
-    )
+    names = """p (mbar), T (degC), Tpot (K), Tdew (degC), rh (%), VPmax (mbar), VPact (mbar),
+        VPdef (mbar), sh (g/kg), H2OC (mmol/mol), rho (g/m**3), wv (m/s), max. wv (m/s), wd (deg)"""
     rows = 420_551
-    table = _table(rows, **dict.fromkeys(measured, 100))
+    table = _table(rows, names.replace(",", " 100,") + " 100")
     times = pd.date_range("2009-01-01 00:10", periods=rows, freq="10min")
     table.insert(0, "Date Time", times.strftime("%d.%m.%Y %H:%M:%S"))
     return _zipped("jena_climate_2009_2016.csv", _csv(table))

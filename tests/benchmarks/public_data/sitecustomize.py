@@ -10,8 +10,7 @@ With PUBLIC_SCRIPTS_STOP in the environment a program ends at the second call of
 import os
 import sys
 from importlib.machinery import PathFinder
-
-_STOPS = "PUBLIC_SCRIPTS_STOP" in os.environ
+from itertools import count
 
 
 class _Changed:
@@ -23,8 +22,6 @@ class _Changed:
         if change is None:
             return None
         spec = PathFinder.find_spec(name, path, target)
-        assert spec is not None
-        assert spec.loader is not None
         run = spec.loader.exec_module
 
         def exec_module(module):
@@ -35,123 +32,105 @@ class _Changed:
         return spec
 
 
-def _keras_images(count, shape, labels, classes):
-    """Have a module load images of bytes, for training and for tests."""
+def _sets():
+    import public_sets  # Once it is needed: it takes NumPy.
+
+    return public_sets
+
+
+def _puts(name, make):
+    """Return a change that puts something in the place of a function: what is made of it."""
 
     def change(module):
-        def load_data(label_mode="fine"):
-            import public_sets
-
-            return tuple(
-                public_sets.images(each, shape, labels, classes) for each in (count, 10_000)
-            )
-
-        module.load_data = load_data
+        setattr(module, name, make(getattr(module, name)))
 
     return change
 
 
-def _imdb(module):
+def _images(count, *kind):
+    """Have a module load images of bytes, for training and for tests."""
+
+    def load_data(label_mode="fine"):
+        return tuple(_sets().images(each, *kind) for each in (count, 10_000))
+
+    return _puts("load_data", lambda _: load_data)
+
+
+def _word_lists(_):
     def load_data(path="imdb.npz", num_words=88_584, **_):
-        import public_sets
+        return _sets().word_lists(num_words), _sets().word_lists(num_words)
 
-        return public_sets.word_lists(num_words), public_sets.word_lists(num_words)
-
-    module.load_data = load_data
+    return load_data
 
 
-def _fetched(module):
-    original = module.get_file
-
+def _fetched(original):
     def get_file(fname=None, origin=None, **asked):
-        import public_sets
-
         for check in ("md5_hash", "file_hash"):
             asked.pop(check, None)
-        made = public_sets.fetched(str(origin))
+        made = _sets().fetched(str(origin))
         return original(fname or str(origin).rpartition("/")[2], made.as_uri(), **asked)
 
-    module.get_file = get_file
+    return get_file
 
 
-def _tables(module):
-    original = module.read_csv
-
+def _tables(original):
     def read_csv(path, *args, **kwargs):
-        import public_sets
-
         if str(path).startswith("http"):
-            path = public_sets.fetched(str(path))
+            path = _sets().fetched(str(path))
         return original(path, *args, **kwargs)
 
-    module.read_csv = read_csv
+    return read_csv
 
 
-def _texts(module):
-    original = module.text_dataset_from_directory
-
+def _texts(original):
     def text_dataset_from_directory(directory, *args, **kwargs):
-        import public_sets
-
-        public_sets.lay_texts(directory)
+        _sets().lay_texts(directory)
         return original(directory, *args, **kwargs)
 
-    module.text_dataset_from_directory = text_dataset_from_directory
+    return text_dataset_from_directory
 
 
-def _records(module):
-    original = module.data.TFRecordDataset
-
+def _records(original):
     def records(names, *args, **kwargs):
-        import public_sets
-
         if "ChestXRay2017" in str(names):
-            return public_sets.x_rays(str(names))
+            return _sets().x_rays(str(names))
         return original(names, *args, **kwargs)
 
-    module.data.TFRecordDataset = records
+    return records
 
 
-def _plots_nothing(module):
-    module.plot_model = lambda *_, **__: None
-
-
-def _stops(module):
-    trainer = module.TensorFlowTrainer
-    original = trainer.make_train_function
-
+def _stops(original):
     def make_train_function(model, force=False):
         original(model, force)
         step = model.train_function
         if getattr(step, "is_counted", False):
             return
-        calls = 0
+        calls = count(1)
 
         def counted(given):
-            nonlocal calls
-            calls += 1
-            if calls == 2:
+            if next(calls) == 2:
                 os._exit(0)
             return step(given)
 
         counted.is_counted = True
         model.train_function = counted
 
-    trainer.make_train_function = make_train_function
+    return make_train_function
 
 
 _CHANGES = {
-    "keras.src.datasets.mnist": _keras_images(60_000, (28, 28), (), 10),
-    "keras.src.datasets.fashion_mnist": _keras_images(60_000, (28, 28), (), 10),
-    "keras.src.datasets.cifar10": _keras_images(50_000, (32, 32, 3), (1,), 10),
-    "keras.src.datasets.cifar100": _keras_images(50_000, (32, 32, 3), (1,), 100),
-    "keras.src.datasets.imdb": _imdb,
-    "keras.src.utils.file_utils": _fetched,
-    "keras.src.utils.model_visualization": _plots_nothing,
-    "keras.src.utils.text_dataset_utils": _texts,
-    "pandas": _tables,
-    "tensorflow": _records,
+    "keras.src.datasets.mnist": _images(60_000, (28, 28), (), 10),
+    "keras.src.datasets.fashion_mnist": _images(60_000, (28, 28), (), 10),
+    "keras.src.datasets.cifar10": _images(50_000, (32, 32, 3), (1,), 10),
+    "keras.src.datasets.cifar100": _images(50_000, (32, 32, 3), (1,), 100),
+    "keras.src.datasets.imdb": _puts("load_data", _word_lists),
+    "keras.src.utils.file_utils": _puts("get_file", _fetched),
+    "keras.src.utils.model_visualization": _puts("plot_model", lambda _: lambda *_, **__: None),
+    "keras.src.utils.text_dataset_utils": _puts("text_dataset_from_directory", _texts),
+    "pandas": _puts("read_csv", _tables),
+    "tensorflow": lambda module: _puts("TFRecordDataset", _records)(module.data),
 }
-if _STOPS:
-    _CHANGES["keras.src.backend.tensorflow.trainer"] = _stops
+if "PUBLIC_SCRIPTS_STOP" in os.environ:
+    stops = _puts("make_train_function", _stops)
+    _CHANGES["keras.src.backend.tensorflow.trainer"] = lambda m: stops(m.TensorFlowTrainer)
 sys.meta_path.insert(0, _Changed)
