@@ -6,8 +6,8 @@ figures come out:
 
 - the share of the measured op time in kinds that have a formula of their own;
 - per kind, predicted over measured time. Predicted is the longer of flops over the peak and bytes
-  over the bandwidth, op by op, plus the least time for each run of an op. *Roofline* has the
-  advisor's ceilings for kinds whose CPU kernels are not vectorised, *flat* has none.
+  over the bandwidth, op by op, plus the least time for each run of an op. Kinds
+  whose CPU kernels are not vectorised have the advisor's ceilings.
 
 The run is the one by which `advisor analyze` measures costs. Ops within loops count by their own
 kind, with the time of all their runs in a step. Convolutions that oneDNN fused with their bias are
@@ -15,19 +15,19 @@ a kind of its own, with the work of both.
 """
 
 import argparse
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict, namedtuple
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 
 from model_tracing import SAMPLES, on_workers
 from op_formulas import has_formula
 
 from placement_advisor.candidates.references import on_device
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.processes.calls import RemoteModule
@@ -35,7 +35,6 @@ from placement_advisor.processes.children import preload
 from placement_advisor.profile.steps import OP_EVENT, host_lines
 from placement_advisor.profile.xplane import read_planes
 from placement_advisor.testbed.benchmark import PROFILED_STEPS, Benchmark, SilentProgress
-from placement_advisor.tf.answers import Traced
 
 loop_ops = RemoteModule("loop_ops")
 
@@ -47,22 +46,8 @@ _SHOWN_KINDS = 12
 _FUSED_WITH_BIAS = "WithBias"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Executed:
-    """An op as it ran: its kind may be another than in the graph. Times and runs are of a step."""
-
-    kind: str
-    runs: int
-    time_ns: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profiled:
-    """A traced model with the ops within its loops, and what ran, by name."""
-
-    traced: Traced
-    within: Sequence[Op]
-    executed: Mapping[str, Executed]
+# An op as it ran: its kind may be another than in the graph. Times and runs are of a step.
+Executed = namedtuple("Executed", "kind runs time_ns")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,21 +71,7 @@ class KindFit:
         return 1 / _FACTOR <= self.ratio <= _FACTOR
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What came out for one sample. ``unpriced_share`` is op time without a prediction."""
-
-    device: Device
-    op_time_ns: int
-    formula_share: float
-    without_formula: Mapping[str, float]
-    unpriced_share: float
-    roofline: Sequence[KindFit]
-    flat: Sequence[KindFit]
-
-
 def main():
-    """Measure the samples named on the command line, all without a name."""
     names = sorted(path.stem for path in SAMPLES.glob("*.py"))
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("samples", nargs="*", metavar="SAMPLE", help=f"of {', '.join(names)}")
@@ -119,10 +90,10 @@ def main():
 
 
 def profiled(path, profiles):
-    """Run a model on one worker and profile it, so many times.
+    """Run a model on one worker; return its graph, the ops within loops, and what ran, by name.
 
-    Each op has the shortest of the medians of the profiles, since other work on the machine only
-    ever adds.
+    It is profiled so many times. Each op has the shortest of the medians of the profiles, since
+    other work on the machine only ever adds.
     """
     with on_workers(path, None, 1, loop_ops.trace) as ((traced, within), testbed):
         trial = Benchmark(testbed, steps=1, watcher=SilentProgress())
@@ -145,16 +116,16 @@ def profiled(path, profiles):
     kinds = dict(match.groups() for match in matches if match)
     runs = Counter(match.group(1) for match in matches if match)
     executed = {
-        op: Executed(kind=kinds[op], runs=max(1, round(runs[op] / PROFILED_STEPS)), time_ns=time_ns)
+        op: Executed(kinds[op], max(1, round(runs[op] / PROFILED_STEPS)), time_ns)
         for op, time_ns in shortest.items()
         if op in kinds
     }
-    return Profiled(traced=traced, within=within, executed=executed)
+    return traced.graph, within, executed
 
 
 def _calibrated(calibration):
     """Return the worker with what the calibration model showed of it."""
-    graph, executed = calibration.traced.graph, calibration.executed
+    graph, _, executed = calibration
     product, addition = graph.op("peak"), graph.op("bandwidth")
     accessed_bytes, took_ns = addition.bytes_accessed, executed["bandwidth"].time_ns
     least = [op.time_ns for name, op in executed.items() if name.startswith("least_")]
@@ -175,37 +146,35 @@ def _best(one, other):
 
 
 def compared(sample, device):
-    """Compare what a sample's ops took with what their work says."""
-    parts = _parts(sample)
-    op_time_ns = sum(op.time_ns for op in sample.executed.values())
+    """Compare what a sample's ops took with what their work says.
+
+    ``unpriced_share`` is op time without a prediction.
+    """
+    *_, executed = sample
+    parts = _parts(*sample)
+    op_time_ns = sum(op.time_ns for op in executed.values())
     without = defaultdict(int)
-    for name, op in sample.executed.items():
+    for name, op in executed.items():
         if not parts[name]:
             without["not in the graph"] += op.time_ns
         elif not all(has_formula(part.kind) for part in parts[name]):
             without[_label(parts[name])] += op.time_ns
-    # Ceilings are for CPUs: a device of no kind has none.
-    fits = [_fit(sample.executed, parts, of) for of in (device, replace(device, kind=""))]
-    return Found(
+    fits = _fit(executed, parts, device)
+    return SimpleNamespace(
         device=device,
         op_time_ns=op_time_ns,
         formula_share=1 - sum(without.values()) / op_time_ns,
         without_formula={kind: time_ns / op_time_ns for kind, time_ns in without.items()},
-        unpriced_share=1 - sum(fit.measured_ns for fit in fits[0]) / op_time_ns,
-        roofline=fits[0],
-        flat=fits[1],
+        unpriced_share=1 - sum(fit.measured_ns for fit in fits) / op_time_ns,
+        fits=fits,
     )
 
 
-def _parts(sample):
+def _parts(graph, within, executed):
     """Return which ops of the model each executed op stands for."""
-    own = {op.name: op for op in sample.traced.graph.ops}
-    within = {op.name: op for op in sample.within}
-    parts = {}
-    for name in sample.executed:
-        op = own.get(name) or within.get(name)
-        parts[name] = [] if op is None else [op]
-    for op, into in _fused(sample.traced.graph, sample.executed):
+    known = {op.name: op for op in (*within, *graph.ops)}
+    parts = {name: [known[name]] if name in known else [] for name in executed}
+    for op, into in _fused(graph, executed):
         parts[into].insert(0, op)
     return parts
 
@@ -271,30 +240,27 @@ def _print(name, found):
     if found.without_formula:
         kinds = sorted(found.without_formula.items(), key=lambda item: -item[1])
         print("without: " + ", ".join(f"{kind} {share:.2%}" for kind, share in kinds))
-    flat = {fit.kind: fit for fit in found.flat}
-    important = {fit.kind for fit in leading(found.roofline)}
-    print(f"  {'kind':<38}{'ops':>6}{'measured µs':>13}{'share':>7}{'roofline':>10}{'flat':>7}")
-    for fit in found.roofline[: max(_SHOWN_KINDS, len(important))]:
+    important = {fit.kind for fit in leading(found.fits)}
+    print(f"  {'kind':<38}{'ops':>6}{'measured µs':>13}{'share':>7}{'roofline':>10}")
+    for fit in found.fits[: max(_SHOWN_KINDS, len(important))]:
         mark = "" if fit.kind not in important else " ok" if fit.is_good else " OFF"
         print(
             f"  {fit.kind:<38}{fit.ops:>6}{fit.measured_ns / 1e3:>13.1f}{fit.share:>7.1%}"
-            f"{fit.ratio:>9.2f}×{flat[fit.kind].ratio:>6.2f}×{mark}",
+            f"{fit.ratio:>9.2f}×{mark}",
             flush=True,
         )
 
 
 def _print_summary(found):
-    print(f"\n{'sample':<22}{'formula':>9}{'within 2×':>11}{'time in these':>15}{'flat':>10}  off")
+    print(f"\n{'sample':<22}{'formula':>9}{'within 2×':>11}{'time in these':>15}  off")
     for name, of in found.items():
-        important = leading(of.roofline)
-        flat = leading(of.flat)
+        important = leading(of.fits)
         good = [fit for fit in important if fit.is_good]
         off = [f"{fit.kind} {fit.ratio:.2f}×" for fit in important if fit not in good]
-        flat_good = sum(fit.is_good for fit in flat)
         share = sum(fit.share for fit in good) / sum(fit.share for fit in important)
         print(
             f"{name:<22}{of.formula_share:>9.1%}{f'{len(good)} of {len(important)}':>11}"
-            f"{share:>15.0%}{f'{flat_good} of {len(flat)}':>10}  {', '.join(off)}"
+            f"{share:>15.0%}  {', '.join(off)}"
         )
 
 

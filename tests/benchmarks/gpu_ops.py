@@ -239,7 +239,6 @@ def print_repeats(record):
 
 
 def main():
-    """Print the errors, or fit and write."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("record", type=Path)
     arguments.add_argument("ops", nargs="*", default=list(STARTS))

@@ -47,7 +47,6 @@ def read_products(folder):
 
 
 def main():
-    """Print errors of each card, of both halves of its products."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("record", type=Path)
     record = arguments.parse_args().record

@@ -52,7 +52,6 @@ WRITER = Path(__file__).parents[1] / "detection_graph.py"
 
 
 def main():
-    """Print the predictions."""
     preload()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "detector.pb"

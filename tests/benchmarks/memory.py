@@ -66,7 +66,6 @@ class Row:
 
 
 def main():
-    """Measure the samples named on the command line, all without a name."""
     names = sorted(path.stem for path in SAMPLES.glob("*.py"))
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("samples", nargs="*", metavar="SAMPLE", help=f"of {', '.join(names)}")

@@ -200,7 +200,6 @@ def _interval(ratio, interval):
 
 
 def main():
-    """Examine scripts, or say what has come of them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", type=Path, help="results, a line of JSON for each script")
     parser.add_argument("--first-seed", type=int, help="seeds are in a row from here")

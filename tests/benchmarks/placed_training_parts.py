@@ -39,7 +39,6 @@ _MODULE = ModuleType("__main__")  # It holds what the script has made.
 
 
 def main():
-    """Do what is asked, and print what came of it."""
     what, asked = sys.argv[1], json.loads(sys.argv[2])
     # Where the script finds nothing of ours.
     del sys.path[0]

@@ -190,7 +190,6 @@ def _apart_by_step(line):
 
 
 def main():
-    """Examine models, or say what has come of them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", type=Path, help="results, a line of JSON for each model")
     parser.add_argument("--fresh", type=int, default=0, help="models to draw and examine")

@@ -84,7 +84,6 @@ class Run(NamedTuple):
 
 
 def main():
-    """Try what has no row yet, and print all rows."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--list", action="store_true", help="print the order only")

@@ -215,9 +215,7 @@ def vidur(record):
                     yield Timing(kind, words, sized(size_bytes), measured_ns, predicted_ns)
 
 
-@cache
-def _machine(words):
-    return read_machine(words)
+_machine = cache(read_machine)
 
 
 def _collective_ns(kind, words, size_bytes):
@@ -278,7 +276,6 @@ RECORDS = {"DeepBench_NV_V100.xlsx": deepbench, "a100_dgx": vidur, "imagenet": p
 
 
 def main():
-    """Print a line for each op, machine and kind of each record."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("records", type=Path, nargs="+")
     print("| op | machine | | rows | measured µs | predicted / measured: 10 % | median | 90 % |")

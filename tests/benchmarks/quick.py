@@ -31,7 +31,6 @@ def _taken(*words):
 
 
 def main():
-    """Print a table of medians, and of the differences turn by turn."""
     with tempfile.TemporaryDirectory() as folder:
         graph, out = f"{folder}/graph.json.gz", f"{folder}/out"
         _taken("analyze", str(_SAMPLES / f"{_MODELS[0]}.py"), "--quick", "-q", "-o", out)

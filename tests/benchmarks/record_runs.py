@@ -116,7 +116,6 @@ def recorded(path, mode, rounds):
 
 
 def main():
-    """Record random models and samples."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("models", nargs="*", metavar="SEED|SAMPLE")

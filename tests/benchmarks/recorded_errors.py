@@ -13,8 +13,8 @@ is left of errors without that, and errors of splits against what one device too
 """
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 from record_runs import ELSEWHERE, Recording
@@ -23,27 +23,17 @@ from placement_advisor.analysis.target_costs import ASSUMED_UNCERTAINTY, MEASURE
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.defaults import BASELINE
-from placement_advisor.simulator.sensitivity import PredictedRatio, Sensitivity
+from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator
 
 ALL = "all"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """A split of a recorded model; ``even`` and ``odd`` are the ratios of half of the rounds."""
-
-    model: str
-    family: str
-    measured: float
-    even: float
-    odd: float
-    by_measured: PredictedRatio
-    by_assumed: PredictedRatio
-
-
 def outcomes(recording):
-    """Return the splits of a recording, predicted without any of their runs."""
+    """Return the splits of a recording, predicted without any of their runs.
+
+    ``even`` and ``odd`` are the ratios of half of the rounds.
+    """
     graph, cluster = recording.traced.graph, recording.costing.cluster
     alone = recording.splits[BASELINE].placement
     costs = recording.costing.costs.everywhere(cluster)
@@ -52,7 +42,7 @@ def outcomes(recording):
     roofline = Simulator(graph, roofline_by_place(graph, stand_ins), stand_ins)
     assumed = Sensitivity(roofline, alone, ASSUMED_UNCERTAINTY)
     return [
-        Outcome(
+        SimpleNamespace(
             model=recording.name,
             family=label,
             measured=recording.ratio(label),
@@ -108,7 +98,6 @@ def _print(found, basis):
 
 
 def main():
-    """Print what comes out for some recordings."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("recordings", type=Path, nargs="+")
     recordings = [Recording.load(path) for path in parser.parse_args().recordings]

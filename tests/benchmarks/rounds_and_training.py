@@ -282,7 +282,6 @@ def _ratio(line, which="mean_ns"):
 
 
 def main():
-    """Examine models, or say what has come of them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", type=Path, help="results, a line of JSON for each split")
     parser.add_argument("--fresh", type=int, default=0, help="random models, drawn where missing")

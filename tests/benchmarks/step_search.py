@@ -20,7 +20,6 @@ from placement_advisor.solvers.lower_bounds import bound_step
 
 
 def main():
-    """Print a row for each effort and seed."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("graph", type=Path)
     arguments.add_argument("--hardware", default="4xV100-NVLink")

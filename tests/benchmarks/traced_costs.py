@@ -9,6 +9,7 @@ import pickle
 import re
 import time
 from collections import defaultdict
+from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import patch
 
@@ -16,74 +17,61 @@ from placement_advisor.graph.op import Role
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.trace import flat_step, tracer
 
-_OWN_STAGES = ("flatten", "composites_of", "op_graph")
+_STAGES = ("traced_function", "flatten", "composites_of", "op_graph")
 _UNCOMPUTED = frozenset({Role.INPUT, Role.CONSTANT, Role.VARIABLE})
 
 
-class _Meter:
-    """CPU time and memory of calls, by label; what runs within another call counts twice."""
+def measure(path, size):
+    """Trace a model and return the costs and the shares that the graph knows.
 
-    def __init__(self):
-        self.cpu_s = defaultdict(float)
-        self.resident_bytes = {}
+    What runs within another call counts twice.
+    """
+    if size is not None:
+        os.environ["SAMPLE_SIZE"] = size
+    tracer.load_workload(ModelSource(path=path))
+    cpu_s = defaultdict(float)
+    traced_bytes = 0
 
-    def timed(self, label, function):
+    def timed(label, function):
         def call(*args, **options):
+            nonlocal traced_bytes
             start = time.process_time()
             try:
                 return function(*args, **options)
             finally:
-                self.cpu_s[label] += time.process_time() - start
-                self.resident_bytes[label] = _status_bytes("VmRSS")
-                if label == "trace":  # From here on, memory is ours.
-                    _reset_peak()
+                cpu_s[label] += time.process_time() - start
+                if label == "traced_function":  # From here on, memory is ours: its peak as well.
+                    traced_bytes = _status_bytes("VmRSS")
+                    Path("/proc/self/clear_refs").write_text("5")
 
         return call
 
-
-def measure(path, size):
-    """Trace a model and return the costs and the shares that the graph knows."""
-    if size is not None:
-        os.environ["SAMPLE_SIZE"] = size
-    tracer.load_workload(ModelSource(path=path))
-    meter = _Meter()
-    before = _status_bytes("VmRSS")
-    pass_ = flat_step.tf_optimizer
-    with (
-        patch.object(tracer, "traced_function", meter.timed("trace", tracer.traced_function)),
-        patch.object(pass_, "OptimizeGraph", meter.timed("inlining", pass_.OptimizeGraph)),
-        patch.object(tracer, "flatten", meter.timed("flatten", tracer.flatten)),
-        patch.object(tracer, "composites_of", meter.timed("composites_of", tracer.composites_of)),
-        patch.object(tracer, "op_graph", meter.timed("op_graph", tracer.op_graph)),
-    ):
-        traced = meter.timed("all", tracer.trace_workload)(path, None)
-    meter.timed("handing over", pickle.dumps)(traced)
-    cpu_s = meter.cpu_s
-    own = {stage: cpu_s[stage] for stage in _OWN_STAGES}
-    own["flatten"] -= cpu_s["inlining"]
-    own["rest"] = cpu_s["all"] - cpu_s["trace"] - cpu_s["inlining"] - sum(own.values())
+    stages = [(tracer, name) for name in _STAGES]
+    with ExitStack() as stack:
+        for module, name in (*stages, (flat_step.tf_optimizer, "OptimizeGraph")):
+            stack.enter_context(patch.object(module, name, timed(name, getattr(module, name))))
+        traced = timed("all", tracer.trace_workload)(path, None)
+    timed("handing over", pickle.dumps)(traced)
+    trace_s, inlining_s = cpu_s["traced_function"], cpu_s.get("OptimizeGraph")
+    own = {stage: cpu_s[stage] for stage in _STAGES[1:]}
+    own["flatten"] -= inlining_s or 0.0
+    own["rest"] = cpu_s["all"] - trace_s - (inlining_s or 0.0) - sum(own.values())
     own["handing over"] = cpu_s["handing over"]
-    return {
-        "trace_cpu_s": cpu_s["trace"],
-        "inlining_cpu_s": cpu_s["inlining"] if "inlining" in meter.resident_bytes else None,
-        "own_cpu_s": own,
-        "resident_before_bytes": before,
-        "resident_after_trace_bytes": meter.resident_bytes["trace"],
-        "resident_after_bytes": meter.resident_bytes["all"],
-        "peak_bytes": _status_bytes("VmHWM"),
-        **_knowledge(traced.graph),
-    }
-
-
-def _knowledge(graph):
+    graph = traced.graph
     computing = [op for op in graph.ops if op.role not in _UNCOMPUTED]
     return {
+        "trace_cpu_s": trace_s,
+        "inlining_cpu_s": inlining_s,
+        "own_cpu_s": own,
+        "on_top_bytes": _status_bytes("VmHWM") - traced_bytes,
         "ops": len(graph),
         "edges": len(graph.edges),
-        "edge_bytes_known_share": graph.edge_bytes_known_share,
-        "ops_with_layer_share": _share(graph.ops, "layer"),
-        "computing_ops_with_layer_share": _share(computing, "layer"),
-        "computing_ops_with_flops_share": _share(computing, "flops"),
+        "shares": (
+            graph.edge_bytes_known_share,
+            _share(computing, "layer"),
+            _share(graph.ops, "layer"),
+            _share(computing, "flops"),
+        ),
     }
 
 
@@ -93,11 +81,4 @@ def _share(ops, field):
 
 def _status_bytes(field):
     status = Path("/proc/self/status").read_text()
-    found = re.search(rf"{field}:\s*(\d+) kB", status)
-    assert found is not None
-    return int(found.group(1)) * 1024
-
-
-def _reset_peak():
-    """Let the kernel's peak of resident memory (VmHWM) start anew at what is resident now."""
-    Path("/proc/self/clear_refs").write_text("5")
+    return int(re.search(rf"{field}:\s*(\d+) kB", status).group(1)) * 1024

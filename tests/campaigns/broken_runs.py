@@ -26,11 +26,11 @@ from placement_advisor.graph.placement import placed_ops
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.testbed.testbed import STEP
 from placement_advisor.tf import placed_step
-from placement_advisor.tf.load.loader import load
+from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.run import runner
 from placement_advisor.tf.split_step import split_step
 from placement_advisor.tf.step_limit import MOST_LIMIT_S
-from placement_advisor.tf.trace.tracer import seed_everything, trace_step
+from placement_advisor.tf.trace import tracer
 
 # Four models that nobody chose, drawn after the code was frozen; every second has dropout or batch
 # normalization.
@@ -80,9 +80,9 @@ class _Steps:
         self.folder = Path(tempfile.mkdtemp())
         path = self.folder / "model_file.py"
         path.write_text(_text(step, optimizer, rate))
-        seed_everything()
-        loaded = load(str(path), name=None, mode=None, batch_size=None)
-        whole = trace_step(path, loaded)
+        tracer.load_workload(ModelSource(path=str(path)))
+        loaded = tracer.loaded_workload()
+        whole = tracer.trace_step(path, loaded)
         self.whole = whole
         self.bundles = {STEP: whole.flat.bundle(whole.batches())}
         self.graphs = {STEP: whole.graph}

@@ -100,7 +100,6 @@ def table(results):
 
 
 def main():
-    """Run the campaign; end with an error if a survivor is not explained."""
     found = []
 
     def judged(results):
