@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TypeVar
 
 from op_graphs import large
 
@@ -23,8 +22,6 @@ from placement_advisor.graph.layer_structure import (
 )
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.op_graph import OpGraph
-
-T = TypeVar("T")
 
 # Ops and edges of NASNetLarge and of an unrolled LSTM, training.
 SIZES = ((65_000, 150_000), (210_000, 500_000))

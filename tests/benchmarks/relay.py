@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from network_lab.lab import lab
-from remote_hosts.agent import WARM_UP, Agent
+from remote_hosts.agent import Agent
 
 from placement_advisor.remote_hosts.tls import new_secret
 
@@ -50,21 +50,14 @@ def main():
         workers[1].do("open_network", str(folders[1]), NETWORK, [PORT], [])
         workers[0].do("open_network", str(folders[0]), NETWORK, [], far)
         plain[1].do("serve_bytes", PORT)
-        heads = ("bytes", "plain us", "relay us", "relay Gbit/s", "relays' core us")
+        heads = ("bytes", "plain us", "relay us", "relay Gbit/s")
         print("".join(f"{head:>16}" for head in heads))
         for size in SIZES_BYTES:
             direct = plain[0].do("times_ns", network.address("h1"), PORT, size, asked.repetitions)
-            before = [relay.do("core_time_ns") for relay in relays]
             relayed = workers[0].do("times_ns", "127.0.0.1", PORT, size, asked.repetitions)
-            after = [relay.do("core_time_ns") for relay in relays]
-            messages = asked.repetitions + WARM_UP
-            cores = [(b - a) / 1e3 / messages for a, b in zip(before, after, strict=True)]
-            direct_ns, took_ns = median(direct), median(relayed)
-            print(
-                f"{size:>16,}{direct_ns / 1e3:>16.0f}{took_ns / 1e3:>16.0f}"
-                f"{size * 8 / took_ns:>16.2f}{' + '.join(f'{core:.0f}' for core in cores):>16}",
-                flush=True,
-            )
+            took_ns = median(relayed)
+            times = f"{median(direct) / 1e3:>16.0f}{took_ns / 1e3:>16.0f}"
+            print(f"{size:>16,}{times}{size * 8 / took_ns:>16.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -172,11 +172,6 @@ def times_ns(address, port, size_bytes, repetitions):
     return times[WARM_UP:]
 
 
-def core_time_ns():
-    """Return what this process has computed so far."""
-    return time.process_time_ns()
-
-
 def listening_ports():
     """Return where this process's network listens, as `ss` says it."""
     said = subprocess.run(["ss", "-Htln"], check=True, capture_output=True, text=True).stdout
