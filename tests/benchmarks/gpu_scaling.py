@@ -96,8 +96,8 @@ LAUNCHES_NS = range(0, 50_001, 10_000)
 # What all rows are fitted best by.
 LAUNCH_NS = 30_000
 _GRID = [
-    Constants(loss / 20, spread / 100, launch_ns)
-    for loss, spread, launch_ns in product(range(21), range(21), LAUNCHES_NS)
+    Constants(loss / 50, spread / 200, launch_ns)
+    for loss, spread, launch_ns in product(range(51), range(31), LAUNCHES_NS)
 ]
 
 
