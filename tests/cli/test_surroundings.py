@@ -227,11 +227,7 @@ def run(within, *words, cwd, **variables):
 
 @needs_stranger
 @pytest.mark.parametrize(
-    "words",
-    [
-        "doctor",
-        "search two.graph.json.gz --hardware 2xV100-NVLink --effort 0.01",
-    ],
+    "words", ["doctor", "search two.graph.json.gz --hardware 2xV100-NVLink --effort 0.01"]
 )
 def test_a_user_without_a_name_and_a_home_is_served(tmp_path, words):
     model("in1 -> a", "in2 -> b", "a b -> dot").save(tmp_path / "two.graph.json.gz")
@@ -252,9 +248,7 @@ def test_a_folder_that_cannot_be_entered_holds_no_settings(tmp_path):
 @needs_mounts
 @pytest.mark.parametrize(
     ("words", "message"),
-    [
-        ("calibrate --testbed logical-cpus", "temporary files cannot be written anywhere: "),
-    ],
+    [("calibrate --testbed logical-cpus", "temporary files cannot be written anywhere: ")],
 )
 def test_without_a_place_for_temporary_files_that_is_said(tmp_path, words, message):
     graph = tmp_path / "two.graph.json.gz"

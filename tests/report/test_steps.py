@@ -13,11 +13,7 @@ from placement_advisor.graph.graph_summary import summarize
 from placement_advisor.graph.op import CONTROL_PORT
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Basis
-from placement_advisor.report.steps import (
-    render_graph,
-    render_simulation,
-    render_trace,
-)
+from placement_advisor.report.steps import render_graph, render_simulation, render_trace
 from placement_advisor.tf.answers import LeftOut
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -209,11 +209,7 @@ def test_what_an_analysis_wrote_is_read_as_it_is(logdir):
         (None, lambda o: o.update(schema_version=2), "2 is older than the 3 that this advisor"),
         (None, lambda o: o.update(schema_version=4), "4 is newer than the 3 that this advisor"),
         (None, lambda o: o.update(graph=None), "graph: None is not an object"),
-        (
-            None,
-            lambda o: o["candidates"][1].update(name="../a"),
-            r"\[1\].name: .* not the name",
-        ),
+        (None, lambda o: o["candidates"][1].update(name="../a"), r"\[1\].name: .* not the name"),
         (None, lambda o: o["candidates"][1].update(name="single"), "candidates: two of the same"),
         (None, lambda o: o["graph"]["layers"][2].update(at=[0]), r"\[2\].at: \[0\] is too short"),
         (None, lambda o: o["graph"]["flows"][0].update(target=5), "graph.flows: 5 is none of 5"),
