@@ -94,27 +94,27 @@ TAKES_NO_SHARE = "it takes no batch of 4: ValueError: Cannot reshape a tensor wi
 @pytest.mark.parametrize(
     ("model", "words", "reason"),
     [
-        (NOT_BY_SHARES, "batch --no-run", TAKES_NO_SHARE),
+        (NOT_BY_SHARES, "batch", TAKES_NO_SHARE),
         (NOT_BY_SHARES, "batch --devices 9", "a batch of 8 has less than one sample for each of 9"),
         (
             MODEL.format(layer=DENSE),
-            "batch-towers --no-run --devices 2",
+            "batch-towers --devices 2",
             "two pairs of devices are 4, and there are 2",
         ),
-        (MODEL.format(layer=DENSE), "batch-towers --no-run --devices 4", "no layer joins two"),
+        (MODEL.format(layer=DENSE), "batch-towers --devices 4", "no layer joins two"),
     ],
 )
 def test_a_batch_that_cannot_be_split_is_said_with_its_reason_and_nothing_else_is_lost(
     analyze, model, words, reason
 ):
-    found = analyze(model, "--candidates", *words.split(), *FEW, "-q")
+    found = analyze(model, "--candidates", *words.split(), *FEW, "--quick", "-q")
     assert reason in found.text("report.md")
     assert "\nsingle " in found.ran.out
 
 
 def test_elsewhere_a_split_batch_is_simulated(analyze):
     words = ("--candidates", "batch,variables-on-host", "--hardware", "4xV100-NVLink", *FEW, "-q")
-    found = analyze(MODEL.format(layer=DENSE), *words)
+    found = analyze(MODEL.format(layer=DENSE), "--quick", *words)
     single, batch, on_host = found.analysis["candidates"]
     assert on_host["samples"] == batch["samples"] == [8, 8, 7, 7]
     assert on_host["predicted"]["compute_ns"]["CPU:0"] > 0

@@ -13,7 +13,8 @@ from watched_testbed import listening
 
 from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
 
-FEW = ("--rounds", "5", "--steps", "1", "--effort", "0.01", "--candidates", "mirrored")
+BRIEF = ("--rounds", "5", "--steps", "1", "--effort", "0.01", "--refine", "0")
+FEW = (*BRIEF, "--candidates", "mirrored")
 SAMPLE = Path(__file__).parents[2] / "sample_models" / "mnist_cnn.py"
 MODEL = """
 import keras
@@ -270,7 +271,7 @@ def test_a_process_that_dies_costs_the_candidate_alone(analyze, monkeypatch):
     ("words", "shares"), [(("--ratios", "3:1"), "24 + 8"), (("--devices", "3"), "11 + 11 + 10")]
 )
 def test_uneven_shares_cannot_be_mirrored(analyze, words, shares):
-    report = analyze(MODEL, *FEW, *words, "--no-run", "-q").text("report.md")
+    report = analyze(MODEL, *FEW, *words, "--quick", "-q").text("report.md")
     assert f"gives all devices the same number of samples, not {shares}" in report
 
 
@@ -288,7 +289,7 @@ def test_elsewhere_replicas_are_simulated(analyze):
 @needs_workers
 def test_replicas_that_take_statistics_and_draw_are_verified_as_well(analyze):
     """TensorFlow's own split of the batch and ours are held against one reference."""
-    found = analyze(OF_ITS_OWN, *FEW[:-1], "batch,mirrored", "-q")
+    found = analyze(OF_ITS_OWN, *BRIEF, "--candidates", "batch,mirrored", "-q")
     for name in ("batch", "mirrored"):
         assert found.candidate(name)["failure"] is None, name
         verification = found.candidate(name)["measured"]["verification"]

@@ -1,12 +1,12 @@
 """`advisor doctor` on this machine, whatever it is."""
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 
 import jsonschema
 import pytest
+from cli_answers import apart
 from command_runs import LAUNCH, run_here
 
 from placement_advisor.machine import machine_facts
@@ -58,17 +58,12 @@ def test_text_and_json_tell_of_this_environment():
     assert content["calibrations"] == []
 
 
-def test_it_works_where_nothing_else_can_be_imported(tmp_path):
+def test_it_works_where_nothing_else_can_be_imported():
     broken = f"import sys; sys.modules.update(dict.fromkeys({HEAVY!r}))\n{LAUNCH}"
-    ran = subprocess.run(
-        [sys.executable, "-c", broken.replace("; main()", "\nmain()"), "doctor"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.stderr == ""
-    assert ran.returncode in (0, 1)
-    assert "next: " in ran.stdout
+    ran = apart("doctor", launch=broken.replace("; main()", "\nmain()"))
+    assert ran.err == ""
+    assert ran.code in (0, 1)
+    assert "next: " in ran.out
 
 
 def test_a_calibration_holds_where_its_fingerprint_is_this_testbeds():

@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 import sample_analysis
-from cli_answers import refusal
+from cli_answers import error_of
 from command_runs import Command, run_here
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
@@ -71,7 +71,7 @@ def split(advisor, tmp_path, monkeypatch):
 
     def analyze(script, *words):
         Path("train.py").write_text(script)
-        words = ("--no-run", "--candidates", "alternating-ops", "-q", *words)
+        words = ("--quick", "--candidates", "alternating-ops", "-q", *words)
         ran = advisor("analyze", "train.py", *words)
         assert ran.code == 0, ran.err
 
@@ -126,23 +126,19 @@ def test_a_verdict_about_stand_ins_is_not_one_about_this_machine_unless_it_is_as
 def test_what_cannot_be_run_is_said_in_one_error(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("other.py").write_text(_PLAIN)
-    assert error_of("run", "no.py") == "advisor: error: no.py: no such file"
-    none = error_of("run", "other.py")
+    assert error_of("run", "no.py")[0] == "advisor: error: no.py: no such file"
+    none = error_of("run", "other.py")[0]
     assert none == "advisor: error: other.py: advisor-out holds no analysis of it"
     analyzed(tmp_path, _PLAIN)
-    assert "no analysis of it" in error_of("run", "other.py")
-    assert "it has no split 'nine'" in error_of("run", "train.py", "--candidate", "nine")
-    assert "alternating" in error_of("run", "train.py", "--candidate", "alternating")
+    assert "no analysis of it" in error_of("run", "other.py")[0]
+    assert "it has no split 'nine'" in error_of("run", "train.py", "--candidate", "nine")[0]
+    assert "alternating" in error_of("run", "train.py", "--candidate", "alternating")[0]
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "holds no finished analysis" in error_of("run", "train.py", "--placement", str(empty))
+    assert "holds no finished analysis" in error_of("run", "train.py", "--placement", str(empty))[0]
     (tmp_path / "file.json").write_text("{}")
-    assert "file.json" in error_of("run", "train.py", "--placement", "file.json")
-    assert "as a script, not build of it" in error_of("analyze", "train.py:build", "--apply")
-
-
-def error_of(*words):
-    return refusal(run_here(*words)).splitlines()[0]
+    assert "file.json" in error_of("run", "train.py", "--placement", "file.json")[0]
+    assert "as a script, not build of it" in error_of("analyze", "train.py:build", "--apply")[0]
 
 
 def test_a_script_trains_to_its_end_with_the_split_and_the_analysis_keeps_what_it_brought(

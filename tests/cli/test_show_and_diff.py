@@ -7,7 +7,7 @@ from dataclasses import replace
 import jsonschema
 import pytest
 import sample_analysis
-from cli_answers import refusal
+from cli_answers import error_of
 from command_runs import run_here
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
@@ -38,10 +38,6 @@ def of_model(path):
 def quick():
     plain = sample_analysis.unmeasured()
     return replace(plain, options=replace(plain.options, run=False, quick=True))
-
-
-def error_of(*words):
-    return refusal(run_here(*words)).splitlines()
 
 
 def test_the_newest_analysis_is_shown_if_no_folder_is_named(tmp_path, monkeypatch):
