@@ -13,7 +13,7 @@ from unittest import mock
 import jsonschema
 import pytest
 from cli_answers import analysed, refusal
-from command_runs import Command, few_rounds, run_here
+from command_runs import Command, run_here
 from real_runs import needs_workers
 from watched_testbed import Watch, WatchedTestbed, kill
 
@@ -276,24 +276,52 @@ def test_the_tab_of_tensorboard_is_told_how_far_it_is(broken_run, tmp_path):
     assert now["headline"].startswith(("split", "stay single", "cannot tell"))
 
 
+def join(forecast, results, effort):
+    """Have `towers` join once more, as if it had been searched for."""
+    believed = runs.prediction_correction(forecast, results)
+    if "searched-2" in forecast.predicted or believed is None:
+        return None
+    towers = forecast.proposals.placements["towers"]
+    found = replace(towers, label="searched-2", family="searched")
+    with_it = runs.with_candidate(forecast, found)
+    predictions = runs.with_ratio(with_it, "searched-2", believed.ratio(found))
+    return Refined(placement=found, predictions=predictions)
+
+
 @needs_workers
-def test_a_worker_killed_in_the_middle_of_a_step_costs_that_candidate_alone(broken_run):
+def test_a_worker_killed_in_the_middle_of_a_step_costs_its_candidate_alone_and_another_joins(
+    broken_run, monkeypatch
+):
     def kill_soon(testbed):
         # Two thousand steps more, so that the worker dies in the middle of one.
-        testbed._client.start(runner.run_steps, "towers", 0, 2_000)
+        testbed._client.start(runner.run_steps, "alternating", 0, 2_000)
         kill(testbed, "worker:1")
 
-    found = broken_run("run_steps", "towers", 2, kill_soon, "--json", "--refine", "0")
-    failure = found.candidate("towers")["failure"]
+    monkeypatch.setattr(analyze_stages, "refine", join)
+    found = broken_run("run_steps", "alternating", 2, kill_soon, "--json")
+    failure = found.candidate("alternating")["failure"]
     assert (failure["kind"], failure["message"]) == ("crashed", "worker:1 was killed by SIGKILL")
-    for name in ("single", "alternating"):
-        assert found.candidate(name)["failure"] is None
-        assert len(samples(found, name)) >= 5
-        assert found.candidate(name)["measured"]["profile"] is not None
-    warning = "advisor: warning: towers has no result: crashed: worker:1 was killed by SIGKILL"
+    warning = "advisor: warning: alternating has no result: crashed: worker:1 was killed by SIGKILL"
     assert warning in found.ran.err
-    assert found.analysis["recommendation"]["candidate"] == "alternating"
     assert json.loads(found.ran.out) == found.analysis
+    single, towers, joined = map(found.candidate, ("single", "towers", "searched-2"))
+    for each in (single, towers, joined):
+        assert each["failure"] is None
+        assert each["measured"]["profile"] is not None
+    assert found.analysis["recommendation"]["candidate"] in ("towers", "searched-2")
+    # It joined after the first round.
+    counts = [len(samples(found, name)) for name in ("single", "towers", "searched-2")]
+    assert counts[0] >= 5
+    assert counts == [counts[0], counts[0], counts[0] - 1]
+    assert joined["measured"]["verification"]["unverified"] == []
+    assert joined["measured"]["transfer_count"] == towers["measured"]["transfer_count"] > 0
+    assert joined["predicted"] == towers["predicted"]
+    assert joined["predicted_after_runs"]["runs"] == 2
+    assert towers["predicted_after_runs"] is None
+    for name, kept in (("", "predicted"), (".after-2-runs", "predicted_after_runs")):
+        assert json.loads(found.text(f"predictions/searched-2{name}.json")) == joined[kept]
+    assert (found.folder / "placements" / "searched-2.json").exists()
+    assert "after 2 runs" in found.text("report.md")
 
 
 def pause(testbed):
@@ -329,38 +357,6 @@ def test_a_worker_killed_before_there_are_costs_ends_the_analysis_and_is_named(
     found = broken_run("calibrate", "", 0, lambda testbed: kill(testbed, "worker:1"), code=2)
     assert "calibration failed: worker:1 was killed by SIGKILL" in refusal(found.ran)
     assert not found.folder.exists()
-
-
-@needs_workers
-def test_who_joins_between_rounds_is_verified_timed_and_kept_with_what_was_predicted(
-    analyze, two_towers, monkeypatch
-):
-    def join(forecast, results, effort):
-        believed = runs.prediction_correction(forecast, results)
-        if "searched-2" in forecast.predicted or believed is None:
-            return None
-        towers = forecast.proposals.placements["towers"]
-        found = replace(towers, label="searched-2", family="searched")
-        ratio = believed.ratio(found)
-        with_it = runs.with_candidate(forecast, found)
-        return Refined(placement=found, predictions=runs.with_ratio(with_it, "searched-2", ratio))
-
-    monkeypatch.setattr(analyze_stages, "refine", join)
-    with few_rounds():
-        found = analyze(two_towers, *FEW, "--candidates", "towers", "-q")
-    joined, towers = found.candidate("searched-2"), found.candidate("towers")
-    assert joined["failure"] is None
-    assert joined["measured"]["verification"]["unverified"] == []
-    assert joined["measured"]["transfer_count"] == towers["measured"]["transfer_count"] > 0
-    # It joined after the first round.
-    assert len(samples(found, "searched-2")) == len(samples(found, "towers")) - 1
-    assert joined["predicted"] == towers["predicted"]
-    assert joined["predicted_after_runs"]["runs"] == 2
-    assert towers["predicted_after_runs"] is None
-    for name, kept in (("", "predicted"), (".after-2-runs", "predicted_after_runs")):
-        assert json.loads(found.text(f"predictions/searched-2{name}.json")) == joined[kept]
-    assert (found.folder / "placements" / "searched-2.json").exists()
-    assert "after 2 runs" in found.text("report.md")
 
 
 # Dies in the user's own process once the step has run some times there.
