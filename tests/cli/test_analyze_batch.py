@@ -123,35 +123,21 @@ def test_elsewhere_a_split_batch_is_simulated(analyze):
     assert batch["predicted"]["step_ns"] != single["predicted"]["step_ns"]
 
 
-TOWERS = """
-import keras
-import numpy as np
-
-keras.utils.set_random_seed(3)
-sides = [keras.Input((64,), name=f"in_{i}") for i in range(2)]
-towers = [keras.layers.Dense(96, activation="tanh", name=f"tower_{i}")(sides[i]) for i in (0, 1)]
-both = keras.layers.Dense(1, name="rating")(keras.layers.Concatenate()(towers))
-model = keras.Model(sides, both)
-model.compile("adam", "mse")
-random = np.random.default_rng(1)
-x = [random.normal(size=(24, 64)).astype("float32") for _ in sides]
-inputs = (x, np.ones((24, 1), "float32"))
-"""
-
-
 @pytest.mark.slow
-def test_on_four_devices_the_batch_goes_to_pairs_and_the_towers_of_each_to_its_devices(analyze):
+def test_on_four_devices_the_batch_goes_to_pairs_and_the_towers_of_each_to_its_devices(
+    analyze, two_towers
+):
     words = ("--testbed", "logical-cpus", "--devices", "4", "--candidates", "batch-towers")
-    run = analyze(TOWERS, *words, *FEW, "-q")
+    run = analyze(two_towers, *words, *FEW, "-q")
     found = run.candidate("batch-towers")
-    assert (found["samples"], found["failure"]) == ([12, 12], None)
+    assert (found["samples"], found["failure"]) == ([16, 16], None)
     assert found["predicted"]["step_ns"] > 0
     assert all(time_ns > 0 for time_ns in found["predicted"]["compute_ns"].values())
     assert len(found["predicted"]["compute_ns"]) == 4
     # It ran, and computes what the step does.
     assert found["measured"]["verification"]["unverified"] == []
     (strong,) = (row for row in run.analysis["scaling"] if row["name"] == "strong scaling")
-    assert (strong["devices"], strong["batch"]) == (4, 24)
+    assert (strong["devices"], strong["batch"]) == (4, 32)
     layout = json.loads(run.text("placements/batch-towers.json"))
     assert set(layout["devices"]) == {"cpu:0", "cpu:1"}
 

@@ -8,6 +8,8 @@ from cli_answers import refusal, told
 
 from placement_advisor.analysis import compare_hardware
 from placement_advisor.analysis.options import AnalyzeOptions
+from placement_advisor.machine.cluster_file import cluster_as_toml
+from placement_advisor.machine.presets import read_hardware
 from placement_advisor.solvers.effort import Effort
 
 BRIEF = ("--effort", "0.1")
@@ -114,25 +116,7 @@ def test_hosts_of_a_hierarchy_are_doubled_after_the_devices_of_one(advisor, mode
     )
 
 
-HOST = """
-[[devices]]
-name = "GPU:0"
-preset = "V100"
-host = "CPU:0"
-
-[[devices]]
-name = "GPU:1"
-preset = "V100"
-host = "CPU:0"
-
-[[hosts]]
-name = "CPU:0"
-preset = "Xeon8280"
-
-[[links]]
-between = ["GPU:0", "GPU:1", "CPU:0"]
-preset = "NVLink2"
-"""
+HOST = cluster_as_toml(read_hardware("2xV100-NVLink"))
 LEVELS = """
 [[levels]]
 units = 2

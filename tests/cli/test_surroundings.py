@@ -14,6 +14,14 @@ from placement_advisor.cli.app import READER_GONE
 from placement_advisor.report.progress import harmless
 
 GRAPH = "m.graph.json.gz"
+MODEL = """
+import tensorflow as tf
+weights = tf.Variable(tf.zeros((300, 300)))
+@tf.function
+def step(x):
+    return x @ weights
+inputs = (tf.ones((4, 300)),)
+"""
 NAMESPACES = subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True)
 
 
@@ -112,14 +120,7 @@ def test_harmless_text_stays_readable(told, shown):
 @pytest.mark.slow
 @pytest.mark.skipif(NAMESPACES.returncode != 0, reason="the system refuses a mount namespace")
 def test_a_full_disk_under_temporary_files_is_one_error(folder):
-    (folder / "model.py").write_text(
-        "import tensorflow as tf\n"
-        "weights = tf.Variable(tf.zeros((300, 300)))\n"
-        "@tf.function\n"
-        "def step(x):\n"
-        "    return x @ weights\n"
-        "inputs = (tf.ones((4, 300)),)\n"
-    )
+    (folder / "model.py").write_text(MODEL)
     temp = folder / "temp"
     temp.mkdir()
     mount = f"mount -t tmpfs -o size=64k tmpfs {temp}"
@@ -131,21 +132,6 @@ def test_a_full_disk_under_temporary_files_is_one_error(folder):
         "advisor: hint: make room, or choose another folder with TMPDIR\n"
     )
     assert not (folder / "advisor-out").exists()
-
-
-MODEL = """
-import tensorflow as tf
-
-weights = tf.Variable([[1.0]])
-
-
-@tf.function
-def step(x):
-    return x @ weights
-
-
-inputs = (tf.ones((4, 1)),)
-"""
 
 
 @pytest.mark.slow
