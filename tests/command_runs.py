@@ -104,7 +104,7 @@ def children_left() -> list[psutil.Process]:
 
 
 class Command:
-    """The command as a process of its own, in a session of its own."""
+    """The command as its installed script runs it, in a process and a session of its own."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Command:
         self._out = temp.with_name(f"{temp.name}-stdout")
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", launch, *words],
+                [sys.executable, "-P", "-c", launch, *words],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

@@ -43,6 +43,7 @@ from placement_advisor.measurement.measurement import (
     compare,
 )
 from placement_advisor.measurement.verification import Verification
+from placement_advisor.report.analysis_folder import write_analysis
 from placement_advisor.results import analysis as results
 from placement_advisor.simulator.schedule import (
     OpRun,
@@ -560,6 +561,20 @@ def with_batch():
     )
     mirrored = replace(batch, name="mirrored")
     return replace(plain, candidates=(*plain.candidates, batch, mirrored))
+
+
+def written(folder, path="train.py", *, captured=CAPTURED, stand_in=False, **changes):
+    """Write what was found of a script, on devices of its own; changes are those of the answer."""
+    plain = sample()
+    analysis = replace(
+        plain,
+        model=replace(plain.model, path=path, captured=captured),
+        testbed=replace(plain.testbed, stand_in=stand_in),
+        recommendation=replace(plain.recommendation, **changes),
+    )
+    folder.mkdir(parents=True)
+    write_analysis(analysis, folder)
+    return folder
 
 
 def as_json(analysis):

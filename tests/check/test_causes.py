@@ -1,5 +1,7 @@
 """What the scopes of today ask for, and how moves are said."""
 
+from itertools import pairwise
+
 import pytest
 
 from placement_advisor.check.causes import Scopes, move_texts, read_scopes
@@ -18,11 +20,7 @@ GRAPH = OpGraph(
         Op("slope", "Mul", Role.BACKWARD, "second"),
         Op("rest", "Exp"),
     ],
-    [
-        Edge(producer="one", consumer="two", port=0, size_bytes=None),
-        Edge(producer="two", consumer="more", port=0, size_bytes=None),
-        Edge(producer="more", consumer="slope", port=0, size_bytes=None),
-    ],
+    [Edge(*ends, 0, None) for ends in pairwise(("one", "two", "more", "slope"))],
 )
 
 

@@ -55,29 +55,11 @@ import tensorflow as tf
 
 BATCH, WIDTH = 64, 64
 tf.keras.utils.set_random_seed(1)
-model = tf.keras.Sequential(
-    [
-        tf.keras.layers.Input([32]),
-        tf.keras.layers.Dense(WIDTH, activation="relu", name="hidden"),
-        tf.keras.layers.Dense(1, name="score"),
-    ]
-)
+dense = tf.keras.layers.Dense
+layers = [dense(WIDTH, activation="relu", name="hidden"), dense(1, name="score")]
+model = tf.keras.Sequential([tf.keras.layers.Input([32]), *layers])
 model.compile(optimizer="sgd", loss="mse")
 dataset = tf.data.Dataset.from_tensors((tf.zeros([BATCH, 32]), tf.zeros([BATCH, 1])))
-"""
-
-TOWERS = """\
-import tensorflow as tf
-
-tf.keras.utils.set_random_seed(1)
-layers = tf.keras.layers
-inputs = [layers.Input([512], 64), layers.Input([512], 64)]
-halves = [layers.Dense(1_024, "relu", name=name)(x) for name, x in zip(["left", "right"], inputs)]
-score = layers.Dense(1, name="score")(layers.Concatenate(name="both")(halves))
-model = tf.keras.Model(inputs, score)
-model.compile(optimizer="sgd", loss="mse")
-x, y = tf.zeros([64, 512]), tf.zeros([64, 1])
-dataset = tf.data.Dataset.from_tensors(((x, x), y))
 """
 
 
@@ -124,20 +106,22 @@ def test_a_batch_that_cannot_be_split_so_is_an_error(tmp_path, placement, hardwa
     assert result.hint
 
 
-def test_a_split_among_pairs_has_the_towers_of_each_replica_on_its_pair(tmp_path):
-    locked = checked(tmp_path, "batch-towers", "4xT4", TOWERS, update=True)
+def test_a_split_among_pairs_has_the_towers_of_each_replica_on_its_pair(tmp_path, two_towers):
+    at = ("batch-towers", "4xT4", two_towers.read_text())
+    locked = checked(tmp_path, *at, update=True)
     assert locked.after is not None, locked.error
-    where = {name: layer.devices[Part.FORWARD] for name, layer in locked.after.layers.items()}
+    where = {name: layer.devices.get(Part.FORWARD) for name, layer in locked.after.layers.items()}
     towers = [
-        {where[f"replica_{replica}/{tower}"] for tower in ("left", "right")} for replica in (0, 1)
+        {where[f"replica_{replica}/{side}_hidden"] for side in ("left", "right")}
+        for replica in (0, 1)
     ]
     assert towers == [{("GPU:0",), ("GPU:1",)}, {("GPU:2",), ("GPU:3",)}]
-    same = checked(tmp_path, "batch-towers", "4xT4", TOWERS)
+    same = checked(tmp_path, *at)
     assert (same.status, same.notes) == (Status.PASSED, ())
 
 
-def test_where_there_are_no_towers_any_more_a_split_among_pairs_does_not_fit(tmp_path):
-    checked(tmp_path, "batch-towers", "4xT4", TOWERS, update=True)
+def test_where_there_are_no_towers_any_more_a_split_among_pairs_does_not_fit(tmp_path, two_towers):
+    checked(tmp_path, "batch-towers", "4xT4", two_towers.read_text(), update=True)
     (problem,) = checked(tmp_path, "batch-towers", "4xT4", MODEL).problems
     assert problem.code is ProblemCode.DOES_NOT_FIT
     assert problem.what.startswith("batch-towers does not apply to this model: ")
@@ -145,29 +129,15 @@ def test_where_there_are_no_towers_any_more_a_split_among_pairs_does_not_fit(tmp
 
 
 TWO_TOWER = Path(__file__).parents[1] / "tf" / "models" / "two_tower.py"
-SETTINGS = """
-[tool.advisor]
-hardware = "2xV100-NVLink"
-[[tool.advisor.models]]
-path = "two_tower.py"
-placement = "{placement}"
-"""
-
-
-def checked_again(project, placement, options):
-    config = project / "pyproject.toml"
-    config.write_text(SETTINGS.format(placement=placement))
-    (result,) = check_models(read_config(config), options, SilentProgress()).results
-    return result
 
 
 @pytest.mark.slow
 def test_a_placement_that_was_replaced_by_a_worse_one_is_measured_to_be_slower(tmp_path):
-    (tmp_path / TWO_TOWER.name).write_text(TWO_TOWER.read_text())
-    checked_again(tmp_path, "single", CheckOptions(update=True))
-    same = checked_again(tmp_path, "single", CheckOptions(measure=True))
+    at = ("2xV100-NVLink", TWO_TOWER.read_text())
+    checked(tmp_path, "single", *at, update=True)
+    same = checked(tmp_path, "single", *at, measure=True)
     assert same.status in (Status.PASSED, Status.INCONCLUSIVE)
     assert "against the locked placement" in same.notes[-1]
-    worse = checked_again(tmp_path, "alternating", CheckOptions(measure=True))
+    worse = checked(tmp_path, "alternating", *at, measure=True)
     codes = {code for problem in worse.problems for code in problem.codes}
     assert ProblemCode.MEASURED_SLOWER in codes, worse.notes

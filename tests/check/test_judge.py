@@ -115,11 +115,9 @@ BOTH_MOVED = {"lower": layer("11", ONE, backward=TWO), "upper": layer("22", TWO,
     ("after", "settings", "expected"),
     [
         # A model that is not locked is held to its budgets.
-        (
-            record(),
-            {"before": None, "max_transfer_bytes": 999_999, "shortages": {ONE: "GPU:0 is full"}},
-            "out-of-memory over-budget not-in-lock-file",
-        ),
+        (record(),
+         {"before": None, "max_transfer_bytes": 999_999, "shortages": {ONE: "GPU:0 is full"}},
+         "out-of-memory over-budget not-in-lock-file"),
         # A budget of nothing lets nothing cross.
         (record(), {"max_transfer_bytes": 0}, "over-budget"),
         (record(**NOTHING_CROSSES), {"max_transfer_bytes": 0}, ""),
@@ -128,11 +126,8 @@ BOTH_MOVED = {"lower": layer("11", ONE, backward=TWO), "upper": layer("22", TWO,
         (changed(step_us=1_001), {"max_step_regression": 0.0}, "slower-step"),
         (changed(step_us=1_000), {"max_step_regression": 0.0}, ""),
         # Several effects without a known cause are one problem, after the first of them.
-        (
-            changed(copies=2, bytes_across=9_000_000, step_us=1_200),
-            {},
-            "slower-step more-copies more-bytes-across",
-        ),
+        (changed(copies=2, bytes_across=9_000_000, step_us=1_200), {},
+         "slower-step more-copies more-bytes-across"),
         # A move is for the better, or costs nothing, or is blamed for what it costs.
         (replace(MOVED, step_us=1_000), {}, ""),
         (replace(MOVED, step_us=900, copies=2), {}, "layer-moved more-copies"),
@@ -150,7 +145,7 @@ BOTH_MOVED = {"lower": layer("11", ONE, backward=TWO), "upper": layer("22", TWO,
         (changed(copies=2, tensorflow="2.22.0"), {"freedom": SEARCH}, "more-copies"),
         (changed(copies=2, step_us=2_000), {"freedom": SEARCH}, "slower-step more-copies"),
     ],
-)
+)  # fmt: skip
 def test_what_fails(after, settings, expected):
     assert codes(judged(after, **settings)) == expected.split()
 
@@ -257,31 +252,19 @@ def test_a_problem_has_its_code_its_words_its_culprit_and_its_place(
     [
         (changed(copies=0, cuts=()), record(), "better: -1 copies per step"),
         (changed(bytes_across=500_000), record(), "better: -500 kB across per step"),
-        (
-            changed(step_us=900),
-            record(),
-            "better: the predicted step takes 10.0% less (1.00 ms -> 900 µs)",
-        ),
-        (
-            changed(memory_bytes={**record().memory_bytes, ONE: {"variables": 1}}),
-            record(),
-            "better: GPU:0 has a peak of 1 B, not 900 MB",
-        ),
+        (changed(step_us=900), record(),
+         "better: the predicted step takes 10.0% less (1.00 ms -> 900 µs)"),
+        (changed(memory_bytes={**record().memory_bytes, ONE: {"variables": 1}}), record(),
+         "better: GPU:0 has a peak of 1 B, not 900 MB"),
         # A verdict that rose, or fell by a hair.
         (changed(), record(standing=PredictedVerdict.CANNOT_TELL), "now faster than one device"),
-        (
-            changed(standing=PredictedVerdict.CANNOT_TELL, single_step_us=1_490),
-            record(),
-            "within doubt of one device",
-        ),
+        (changed(standing=PredictedVerdict.CANNOT_TELL, single_step_us=1_490), record(),
+         "within doubt of one device"),
         (replace(MOVED, step_us=900), record(), "moved: backward pass of upper"),
-        (
-            changed(layers={"below": layer("11", ONE), "upper": layer("22", TWO)}),
-            record(),
-            "renamed, which changes nothing: lower is below now",
-        ),
+        (changed(layers={"below": layer("11", ONE), "upper": layer("22", TWO)}), record(),
+         "renamed, which changes nothing: lower is below now"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_problem_is_told(after, before, note):
     found = judged(after, before)
     assert found.problems == ()

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from edits import TAPE
 
 from placement_advisor.check.check_models import CheckOptions, check_models
 from placement_advisor.check.lock_file import read_config
@@ -26,10 +27,6 @@ hardware = "2xV100-NVLink"
 [[tool.advisor.models]]
 path = "models/ranker.py:train_step"
 """
-TAPE = (
-    ("    loss = loss_of(", "    with tf.GradientTape() as tape:\n        loss = loss_of("),
-    ("tf.gradients(loss, variables)", "tape.gradient(loss, variables)"),
-)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 import jsonschema
-from command_runs import _ROOT, LAUNCH, Ran
+from command_runs import _ROOT, LAUNCH, Ran, run_here
 
 from placement_advisor.results.contracts import load_schema
 
@@ -27,6 +27,11 @@ def refusal(ran):
     assert (ran.code, ran.out) == (2, ""), ran.err
     assert "Traceback" not in ran.err
     return ran.err
+
+
+def error_of(*words):
+    """Return the lines of the error of a run in this process that did nothing else."""
+    return refusal(run_here(*words)).splitlines()
 
 
 def apart(*words, within=(), launch=LAUNCH, cwd=None, **variables):

@@ -2,6 +2,10 @@ import pytest
 from cli_answers import analysed
 from command_runs import few_rounds
 
+# Names that the command, its children or TensorFlow import, and that a model's folder may have too.
+NAMES = ("json", "queue", "keras", "numpy", "yaml", "tensorboard", "placement_advisor")
+TRAP = "import pathlib; pathlib.Path({path!r}).touch()\n"
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _few_rounds():
@@ -20,3 +24,13 @@ def analyze(advisor, tmp_path):
         return analysed(advisor, model, tmp_path / into, *words, **options)
 
     return run
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A folder whose modules leave a file beside it when they are run."""
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    for name in NAMES:
+        (folder / f"{name}.py").write_text(TRAP.format(path=str(tmp_path / f"{name} ran")))
+    return folder

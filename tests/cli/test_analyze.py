@@ -8,21 +8,18 @@ import signal
 import threading
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from unittest import mock
 
 import jsonschema
 import pytest
 from cli_answers import analysed, refusal
-from command_runs import Command, few_rounds, run_here
+from command_runs import Command, run_here
 from real_runs import needs_workers
 from watched_testbed import Watch, WatchedTestbed, kill
 
 from placement_advisor import defaults
 from placement_advisor.analysis import analyze as analyze_stages
-from placement_advisor.analysis import runs as refining
-from placement_advisor.analysis import runs as run_stage
-from placement_advisor.analysis import step_costs
+from placement_advisor.analysis import runs, step_costs
 from placement_advisor.analysis.runs import Refined
 from placement_advisor.candidates.families import NAMES as FAMILY_NAMES
 from placement_advisor.candidates.families import SPLITS
@@ -34,7 +31,7 @@ from placement_advisor.testbed.testbed import Testbed
 from placement_advisor.tf.calls import runner
 
 NAMES = ["single", "towers", "alternating"]
-QUICK = ("--effort", "0.05")
+QUICK = ("--effort", "0.01")
 FEW = ("--rounds", "5", "--steps", "1", "--candidates", "towers,alternating", *QUICK)
 
 
@@ -279,24 +276,52 @@ def test_the_tab_of_tensorboard_is_told_how_far_it_is(broken_run, tmp_path):
     assert now["headline"].startswith(("split", "stay single", "cannot tell"))
 
 
+def join(forecast, results, effort):
+    """Have `towers` join once more, as if it had been searched for."""
+    believed = runs.prediction_correction(forecast, results)
+    if "searched-2" in forecast.predicted or believed is None:
+        return None
+    towers = forecast.proposals.placements["towers"]
+    found = replace(towers, label="searched-2", family="searched")
+    with_it = runs.with_candidate(forecast, found)
+    predictions = runs.with_ratio(with_it, "searched-2", believed.ratio(found))
+    return Refined(placement=found, predictions=predictions)
+
+
 @needs_workers
-def test_a_worker_killed_in_the_middle_of_a_step_costs_that_candidate_alone(broken_run):
+def test_a_worker_killed_in_the_middle_of_a_step_costs_its_candidate_alone_and_another_joins(
+    broken_run, monkeypatch
+):
     def kill_soon(testbed):
         # Two thousand steps more, so that the worker dies in the middle of one.
-        testbed._client.start(runner.run_steps, "towers", 0, 2_000)
+        testbed._client.start(runner.run_steps, "alternating", 0, 2_000)
         kill(testbed, "worker:1")
 
-    found = broken_run("run_steps", "towers", 2, kill_soon, "--json")
-    failure = found.candidate("towers")["failure"]
+    monkeypatch.setattr(analyze_stages, "refine", join)
+    found = broken_run("run_steps", "alternating", 2, kill_soon, "--json")
+    failure = found.candidate("alternating")["failure"]
     assert (failure["kind"], failure["message"]) == ("crashed", "worker:1 was killed by SIGKILL")
-    for name in ("single", "alternating"):
-        assert found.candidate(name)["failure"] is None
-        assert len(samples(found, name)) >= 5
-        assert found.candidate(name)["measured"]["profile"] is not None
-    warning = "advisor: warning: towers has no result: crashed: worker:1 was killed by SIGKILL"
+    warning = "advisor: warning: alternating has no result: crashed: worker:1 was killed by SIGKILL"
     assert warning in found.ran.err
-    assert found.analysis["recommendation"]["candidate"] == "alternating"
     assert json.loads(found.ran.out) == found.analysis
+    single, towers, joined = map(found.candidate, ("single", "towers", "searched-2"))
+    for each in (single, towers, joined):
+        assert each["failure"] is None
+        assert each["measured"]["profile"] is not None
+    assert found.analysis["recommendation"]["candidate"] in ("towers", "searched-2")
+    # It joined after the first round.
+    counts = [len(samples(found, name)) for name in ("single", "towers", "searched-2")]
+    assert counts[0] >= 5
+    assert counts == [counts[0], counts[0], counts[0] - 1]
+    assert joined["measured"]["verification"]["unverified"] == []
+    assert joined["measured"]["transfer_count"] == towers["measured"]["transfer_count"] > 0
+    assert joined["predicted"] == towers["predicted"]
+    assert joined["predicted_after_runs"]["runs"] == 2
+    assert towers["predicted_after_runs"] is None
+    for name, kept in (("", "predicted"), (".after-2-runs", "predicted_after_runs")):
+        assert json.loads(found.text(f"predictions/searched-2{name}.json")) == joined[kept]
+    assert (found.folder / "placements" / "searched-2.json").exists()
+    assert "after 2 runs" in found.text("report.md")
 
 
 def pause(testbed):
@@ -332,40 +357,6 @@ def test_a_worker_killed_before_there_are_costs_ends_the_analysis_and_is_named(
     found = broken_run("calibrate", "", 0, lambda testbed: kill(testbed, "worker:1"), code=2)
     assert "calibration failed: worker:1 was killed by SIGKILL" in refusal(found.ran)
     assert not found.folder.exists()
-
-
-@needs_workers
-def test_who_joins_between_rounds_is_verified_timed_and_kept_with_what_was_predicted(
-    analyze, two_towers, monkeypatch
-):
-    def join(forecast, results, effort):
-        believed = refining.prediction_correction(forecast, results)
-        if "searched-2" in forecast.predicted or believed is None:
-            return None
-        towers = forecast.proposals.placements["towers"]
-        found = replace(towers, label="searched-2", family="searched")
-        ratio = believed.ratio(found)
-        with_it = refining.with_candidate(forecast, found)
-        return Refined(
-            placement=found, predictions=refining.with_ratio(with_it, "searched-2", ratio)
-        )
-
-    monkeypatch.setattr(analyze_stages, "refine", join)
-    with few_rounds():
-        found = analyze(two_towers, *FEW, "-q")
-    joined, towers = found.candidate("searched-2"), found.candidate("towers")
-    assert joined["failure"] is None
-    assert joined["measured"]["verification"]["unverified"] == []
-    assert joined["measured"]["transfer_count"] == towers["measured"]["transfer_count"] > 0
-    # It joined after the first round.
-    assert len(samples(found, "searched-2")) == len(samples(found, "towers")) - 1
-    assert joined["predicted"] == towers["predicted"]
-    assert joined["predicted_after_runs"]["runs"] == 2
-    assert towers["predicted_after_runs"] is None
-    for name, kept in (("", "predicted"), (".after-2-runs", "predicted_after_runs")):
-        assert json.loads(found.text(f"predictions/searched-2{name}.json")) == joined[kept]
-    assert (found.folder / "placements" / "searched-2.json").exists()
-    assert "after 2 runs" in found.text("report.md")
 
 
 # Dies in the user's own process once the step has run some times there.
@@ -405,7 +396,7 @@ dataset = tf.data.Dataset.from_generator(rows, output_signature=shapes).batch(32
 def test_what_fails_beside_candidates_costs_a_warning_alone(
     analyze, two_towers, monkeypatch, code, warning, is_timed
 ):
-    monkeypatch.setattr(run_stage, "_INPUT_LIMIT_S", 2.0)
+    monkeypatch.setattr(runs, "_INPUT_LIMIT_S", 2.0)
     found = analyze(two_towers.read_text() + code, "--verbose", *FEW)
     assert " ".join(found.ran.out.split()).count(warning) == 1
     assert found.analysis["input"] is None
@@ -431,15 +422,18 @@ def two_cores(monkeypatch):
 
 @pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize(
-    ("words", "reason"),
+    ("words", "names", "reason"),
     [
-        (("--no-run", *QUICK), "--no-run: no step was executed"),
-        (("--devices", "3"), "3 devices need 3 cores of their own"),
-        (("--testbed", "none"), "--testbed none: nothing was run"),
+        ("--no-run", {*FAMILY_NAMES} - {"as-written"}, "--no-run: no step was executed"),
+        ("--devices 3", {"single", "towers"}, "3 devices need 3 cores of their own"),
+        ("--testbed none", {"single", "towers"}, "--testbed none: nothing was run"),
     ],
 )
-def test_where_nothing_runs_everything_is_simulated_and_says_so(analyze, two_towers, words, reason):
-    found = analyze(two_towers, "--quiet", *QUICK, *words)
+def test_where_nothing_runs_everything_is_simulated_and_says_so(
+    analyze, two_towers, words, names, reason
+):
+    families = () if len(names) > 2 else ("--candidates", "towers")
+    found = analyze(two_towers, "--quiet", *QUICK, *words.split(), *families)
     assert found.ran.err == ""
     assert found.ran.out.startswith("Simulated for ")
     assert reason in " ".join(found.ran.out.split())
@@ -449,7 +443,7 @@ def test_where_nothing_runs_everything_is_simulated_and_says_so(analyze, two_tow
     assert analysis["break_even"]["free_copies"]["ratio"] > 0
     assert [c["measured"] for c in candidates] == [None] * len(candidates)
     assert all(c["predicted"] is not None for c in candidates if not c["failure"])
-    assert {c["name"] for c in candidates} == {*FAMILY_NAMES} - {"as-written"}
+    assert {c["name"] for c in candidates} == names
     runs = found.folder / "runs"
     assert {str(path.relative_to(runs)) for path in runs.glob("*/plugins/profile/*")} == {
         f"{c['name']}/plugins/profile/simulated" for c in candidates if c["predicted"]
@@ -494,10 +488,11 @@ def test_what_is_quick_splits_the_batch_if_asked_to_and_looks_at_devices_that_ar
     assert "(without --quick" not in analysis["recommendation"]["answer"]
 
 
-def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(analyze, tmp_path):
-    model = Path(__file__).parents[2] / "sample_models" / "deepconn.py"
-    words = ("--no-run", *QUICK, "--quiet")
-    found = analyze(model, *words)
+def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(
+    analyze, two_towers, tmp_path
+):
+    model = two_towers.read_text().replace("Dense(64,", "Dense(2_048,")
+    found = analyze(model, "--quick", "-q")
     single_bytes, towers_bytes = (
         max(found.candidate(name)["predicted"]["peak_memory_bytes"].values())
         for name in ("single", "towers")
@@ -510,12 +505,12 @@ def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(analyze,
         "".join(f'[[devices]]\nname = "{name}"\n{device}' for name in ("a", "b"))
         + '[[links]]\nbetween = ["a", "b"]\npreset = "PCIe3"\n'
     )
-    small = analyze(model, *words, "--hardware", str(cluster), into="small")
+    small = analyze(model, *QUICK, "--hardware", str(cluster), "-q", into="small")
     assert small.candidate("towers")["failure"] is None
     failure = small.candidate("single")["failure"]
     assert failure["kind"] == "does-not-fit"
     assert failure["message"].startswith("on a the step holds")
-    assert "word_embedding" in failure["message"]
+    assert "left_hidden" in failure["message"]
     answer = small.analysis["recommendation"]
     assert (answer["verdict"], answer["candidate"]) == ("cannot-fit", "searched")
     peaks = small.candidate("searched")["predicted"]["peak_memory_bytes"]
@@ -536,7 +531,7 @@ def test_one_family_can_be_asked_for_in_the_default_folder_and_single_always_run
 
 
 def test_inference_of_another_batch_size_can_be_asked_for(analyze, advisor, two_towers, tmp_path):
-    found = analyze(two_towers, "--mode", "infer", "--batch-size", "16", "--no-run", *QUICK, "-q")
+    found = analyze(two_towers, "--mode", "infer", "--batch-size", "16", "--quick", "-q")
     model = found.analysis["model"]
     assert (model["mode"], model["batch_size"]) == ("infer", 16)
     # A graph of its own batch is another one, and what differs is said in the user's words.

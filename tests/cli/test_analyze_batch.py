@@ -94,27 +94,27 @@ TAKES_NO_SHARE = "it takes no batch of 4: ValueError: Cannot reshape a tensor wi
 @pytest.mark.parametrize(
     ("model", "words", "reason"),
     [
-        (NOT_BY_SHARES, "batch --no-run", TAKES_NO_SHARE),
+        (NOT_BY_SHARES, "batch", TAKES_NO_SHARE),
         (NOT_BY_SHARES, "batch --devices 9", "a batch of 8 has less than one sample for each of 9"),
         (
             MODEL.format(layer=DENSE),
-            "batch-towers --no-run --devices 2",
+            "batch-towers --devices 2",
             "two pairs of devices are 4, and there are 2",
         ),
-        (MODEL.format(layer=DENSE), "batch-towers --no-run --devices 4", "no layer joins two"),
+        (MODEL.format(layer=DENSE), "batch-towers --devices 4", "no layer joins two"),
     ],
 )
 def test_a_batch_that_cannot_be_split_is_said_with_its_reason_and_nothing_else_is_lost(
     analyze, model, words, reason
 ):
-    found = analyze(model, "--candidates", *words.split(), *FEW, "-q")
+    found = analyze(model, "--candidates", *words.split(), *FEW, "--quick", "-q")
     assert reason in found.text("report.md")
     assert "\nsingle " in found.ran.out
 
 
 def test_elsewhere_a_split_batch_is_simulated(analyze):
     words = ("--candidates", "batch,variables-on-host", "--hardware", "4xV100-NVLink", *FEW, "-q")
-    found = analyze(MODEL.format(layer=DENSE), *words)
+    found = analyze(MODEL.format(layer=DENSE), "--quick", *words)
     single, batch, on_host = found.analysis["candidates"]
     assert on_host["samples"] == batch["samples"] == [8, 8, 7, 7]
     assert on_host["predicted"]["compute_ns"]["CPU:0"] > 0
@@ -123,35 +123,21 @@ def test_elsewhere_a_split_batch_is_simulated(analyze):
     assert batch["predicted"]["step_ns"] != single["predicted"]["step_ns"]
 
 
-TOWERS = """
-import keras
-import numpy as np
-
-keras.utils.set_random_seed(3)
-sides = [keras.Input((64,), name=f"in_{i}") for i in range(2)]
-towers = [keras.layers.Dense(96, activation="tanh", name=f"tower_{i}")(sides[i]) for i in (0, 1)]
-both = keras.layers.Dense(1, name="rating")(keras.layers.Concatenate()(towers))
-model = keras.Model(sides, both)
-model.compile("adam", "mse")
-random = np.random.default_rng(1)
-x = [random.normal(size=(24, 64)).astype("float32") for _ in sides]
-inputs = (x, np.ones((24, 1), "float32"))
-"""
-
-
 @pytest.mark.slow
-def test_on_four_devices_the_batch_goes_to_pairs_and_the_towers_of_each_to_its_devices(analyze):
+def test_on_four_devices_the_batch_goes_to_pairs_and_the_towers_of_each_to_its_devices(
+    analyze, two_towers
+):
     words = ("--testbed", "logical-cpus", "--devices", "4", "--candidates", "batch-towers")
-    run = analyze(TOWERS, *words, *FEW, "-q")
+    run = analyze(two_towers, *words, *FEW, "-q")
     found = run.candidate("batch-towers")
-    assert (found["samples"], found["failure"]) == ([12, 12], None)
+    assert (found["samples"], found["failure"]) == ([16, 16], None)
     assert found["predicted"]["step_ns"] > 0
     assert all(time_ns > 0 for time_ns in found["predicted"]["compute_ns"].values())
     assert len(found["predicted"]["compute_ns"]) == 4
     # It ran, and computes what the step does.
     assert found["measured"]["verification"]["unverified"] == []
     (strong,) = (row for row in run.analysis["scaling"] if row["name"] == "strong scaling")
-    assert (strong["devices"], strong["batch"]) == (4, 24)
+    assert (strong["devices"], strong["batch"]) == (4, 32)
     layout = json.loads(run.text("placements/batch-towers.json"))
     assert set(layout["devices"]) == {"cpu:0", "cpu:1"}
 

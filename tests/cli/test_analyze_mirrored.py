@@ -13,7 +13,8 @@ from watched_testbed import listening
 
 from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
 
-FEW = ("--rounds", "5", "--steps", "1", "--effort", "0.01", "--candidates", "mirrored")
+BRIEF = ("--rounds", "5", "--steps", "1", "--effort", "0.01", "--refine", "0")
+FEW = (*BRIEF, "--candidates", "mirrored")
 SAMPLE = Path(__file__).parents[2] / "sample_models" / "mnist_cnn.py"
 MODEL = """
 import keras
@@ -21,21 +22,15 @@ import numpy as np
 import tensorflow as tf
 
 keras.utils.set_random_seed(3)
-model = keras.Sequential(
-    [
-        keras.Input((8,), dtype="int32"),
-        keras.layers.Embedding(50, 16),
-        keras.layers.Flatten(),
-        keras.layers.Dense(64, activation="relu"),
-        keras.layers.Dense(10),
-    ]
-)
+table = [keras.Input((8,), dtype="int32"), keras.layers.Embedding(50, 16), keras.layers.Flatten()]
+dense = [keras.layers.Dense(64, activation="relu"), keras.layers.Dense(10)]
+model = keras.Sequential([*table, *dense])
 model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["acc"])
 x = np.random.default_rng(1).integers(50, size=(960, 8)).astype("int32")
 y = np.arange(960) % 10
 dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)
 """
-MEAN_OF_ITS_OWN = """
+STEP = """
 import tensorflow as tf
 
 weights = tf.Variable([[1.0], [2.0]])
@@ -45,40 +40,21 @@ optimizer = tf.keras.optimizers.Adam(0.1)
 def train_step(x, y):
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean(tf.square(x @ weights - y)){scaled}
-    optimizer.apply_gradients([(tape.gradient(loss, weights), weights)])
+    {update}
     return loss
 
 inputs = (tf.random.stateless_normal((12, 2), (1, 2)), tf.zeros((12, 1)))
 """
-ALONE = """
-import tensorflow as tf
-
-weights = tf.Variable([[1.0], [2.0]])
-
-@tf.function
-def train_step(x, y):
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_mean(tf.square(x @ weights - y))
-    weights.assign_sub(1e-6 * tape.gradient(loss, weights))
-    return loss
-
-inputs = (tf.random.stateless_normal((12, 2), (1, 2)), tf.zeros((12, 1)))
-"""
+UPDATE = "optimizer.apply_gradients([(tape.gradient(loss, weights), weights)])"
+ALONE = "weights.assign_sub(1e-6 * tape.gradient(loss, weights))"
 OF_ITS_OWN = """
 import keras
 import tensorflow as tf
 
 keras.utils.set_random_seed(3)
-model = keras.Sequential(
-    [
-        keras.Input((6,)),
-        keras.layers.Dense(8, activation="relu"),
-        keras.layers.BatchNormalization(),
-        keras.layers.Dense(8, activation="relu"),
-        keras.layers.Dropout(0.25),
-        keras.layers.Dense(1),
-    ]
-)
+one = [keras.layers.Dense(8, activation="relu"), keras.layers.BatchNormalization()]
+two = [keras.layers.Dense(8, activation="relu"), keras.layers.Dropout(0.25), keras.layers.Dense(1)]
+model = keras.Sequential([keras.Input((6,)), *one, *two])
 model.compile(keras.optimizers.Adam(1e-5), "mse")
 x, y = tf.random.stateless_normal((960, 6), (1, 2)), tf.random.stateless_normal((960, 1), (3, 4))
 dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)
@@ -227,12 +203,12 @@ def test_devices_of_one_process_are_mirrored_as_well(analyze):
     ("model", "told"),
     [
         # Gradients that add up to others.
-        (MEAN_OF_ITS_OWN.format(scaled=""), ["by strategy.num_replicas_in_sync"]),
-        (MEAN_OF_ITS_OWN.format(scaled=SCALED), None),
+        (STEP.format(scaled="", update=UPDATE), ["by strategy.num_replicas_in_sync"]),
+        (STEP.format(scaled=SCALED, update=UPDATE), None),
         (CLIPPED.format(norm=1e-2), ["Each replica clips by the norm of its own"]),
         (CLIPPED.format(norm=1e6), None),
         # Once told *split: mirrored, 1.87×*: `assign_sub` exchanges nothing here.
-        (ALONE, ["Variable", "model.py:10", "optimizer"]),
+        (STEP.format(scaled="", update=ALONE), ["Variable", "model.py:11", "optimizer"]),
     ],
 )
 def test_replicas_that_train_otherwise_are_a_wrong_result_with_what_to_do(analyze, model, told):
@@ -270,7 +246,7 @@ def test_a_process_that_dies_costs_the_candidate_alone(analyze, monkeypatch):
     ("words", "shares"), [(("--ratios", "3:1"), "24 + 8"), (("--devices", "3"), "11 + 11 + 10")]
 )
 def test_uneven_shares_cannot_be_mirrored(analyze, words, shares):
-    report = analyze(MODEL, *FEW, *words, "--no-run", "-q").text("report.md")
+    report = analyze(MODEL, *FEW, *words, "--quick", "-q").text("report.md")
     assert f"gives all devices the same number of samples, not {shares}" in report
 
 
@@ -288,7 +264,7 @@ def test_elsewhere_replicas_are_simulated(analyze):
 @needs_workers
 def test_replicas_that_take_statistics_and_draw_are_verified_as_well(analyze):
     """TensorFlow's own split of the batch and ours are held against one reference."""
-    found = analyze(OF_ITS_OWN, *FEW[:-1], "batch,mirrored", "-q")
+    found = analyze(OF_ITS_OWN, *BRIEF, "--candidates", "batch,mirrored", "-q")
     for name in ("batch", "mirrored"):
         assert found.candidate(name)["failure"] is None, name
         verification = found.candidate(name)["measured"]["verification"]

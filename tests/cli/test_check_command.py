@@ -203,18 +203,20 @@ def test_all_that_changed_is_there_on_demand_and_an_update_accepts_it(locked, ch
     assert check().code == 0
 
 
-def two(project, broken="raise RuntimeError('broken on purpose')"):
-    project.settings('path = "m.py"', 'path = "broken.py"')
-    (project.root / "broken.py").write_text(broken)
+def break_models(project):
+    """Write models that fail to trace, one by an exception, one with its process."""
+    (project.root / "broken.py").write_text("raise RuntimeError('broken on purpose')")
+    (project.root / "dead.py").write_text("import os; os._exit(3)")
 
 
-@pytest.mark.parametrize("broken", ["raise RuntimeError('boom')", "import os; os._exit(3)"])
-def test_a_model_that_fails_to_trace_does_not_hide_the_others(locked, check, broken):
-    two(locked, broken)
+def test_a_model_that_fails_to_trace_does_not_hide_the_others(locked, check):
+    break_models(locked)
+    locked.settings('path = "m.py"', 'path = "broken.py"', 'path = "dead.py"')
     ran = check()
     assert ran.code == 2
     assert "COULD NOT RUN broken.py (pyproject.toml:5)" in ran.out
-    assert ran.out.splitlines()[-1] == "2 models: 1 could not run, 1 passed"
+    assert "COULD NOT RUN dead.py (pyproject.toml:7)" in ran.out
+    assert ran.out.splitlines()[-1] == "3 models: 2 could not run, 1 passed"
     locked.model("m.py", MOVED)
     assert check().code == 1
     before = locked.lock.read_bytes()
@@ -227,7 +229,7 @@ def test_a_model_that_fails_to_trace_does_not_hide_the_others(locked, check, bro
 def test_an_update_of_one_model_keeps_the_others_and_of_all_forgets_those_that_are_gone(
     locked, check
 ):
-    two(locked)
+    break_models(locked)
     locked.model("new.py")
     locked.settings('path = "m.py"', 'path = "new.py:workload"', 'path = "broken.py"')
     kept = locked.records()["m.py"]

@@ -1,10 +1,18 @@
 """`advisor compare-hardware`: a small model on machines by name, and what it refuses."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 from cli_answers import refusal, told
 
+from placement_advisor.analysis import compare_hardware
+from placement_advisor.analysis.options import AnalyzeOptions
+from placement_advisor.machine.cluster_file import cluster_as_toml
+from placement_advisor.machine.presets import read_hardware
+from placement_advisor.solvers.effort import Effort
+
+BRIEF = ("--effort", "0.1")
 SAMPLES = sorted((Path(__file__).parents[2] / "sample_models").glob("*.py"))
 MODEL = """
 import keras
@@ -14,6 +22,14 @@ model = keras.Sequential([keras.Input((64,), 6), keras.layers.Dense(512), keras.
 model.compile("sgd", "mse")
 dataset = tf.data.Dataset.from_tensors((tf.zeros((6, 64)), tf.zeros((6, 8))))
 """
+
+
+@pytest.fixture(autouse=True)
+def _brief_search(request, monkeypatch):
+    """Search as briefly as `advisor analyze` does with ``BRIEF``, but not in slow tests."""
+    if request.node.get_closest_marker("slow") is None:
+        brief = partial(AnalyzeOptions, effort=Effort(units=float(BRIEF[-1])))
+        monkeypatch.setattr(compare_hardware, "AnalyzeOptions", brief)
 
 
 @pytest.fixture
@@ -100,25 +116,7 @@ def test_hosts_of_a_hierarchy_are_doubled_after_the_devices_of_one(advisor, mode
     )
 
 
-HOST = """
-[[devices]]
-name = "GPU:0"
-preset = "V100"
-host = "CPU:0"
-
-[[devices]]
-name = "GPU:1"
-preset = "V100"
-host = "CPU:0"
-
-[[hosts]]
-name = "CPU:0"
-preset = "Xeon8280"
-
-[[links]]
-between = ["GPU:0", "GPU:1", "CPU:0"]
-preset = "NVLink2"
-"""
+HOST = cluster_as_toml(read_hardware("2xV100-NVLink"))
 LEVELS = """
 [[levels]]
 units = 2
@@ -219,10 +217,10 @@ def test_towers_within_hosts_win_where_variables_are_large(advisor, tmp_path):
     assert hosts["knee"]["strong"]["devices"] == 2
 
 
-def both_answers(advisor, model, hardware, folder):
+def both_answers(advisor, model, hardware, folder, *words):
     """Return what both commands say of a model on a machine, which is one verdict."""
     compared = advisor("compare-hardware", str(model), hardware, "--json", "-q")
-    options = ("--hardware", hardware, "--json", "-q", "-o", str(folder / "out"))
+    options = ("--hardware", hardware, "--json", "-q", "-o", str(folder / "out"), *words)
     analyzed = advisor("analyze", str(model), *options)
     (machine,) = told(compared, "scaling")["machines"]
     analysis = told(analyzed, "analysis")
@@ -247,7 +245,7 @@ def test_the_verdict_is_that_of_analyze_for_every_sample(advisor, tmp_path, samp
 def test_the_verdict_is_that_of_analyze_on_the_same_machine(advisor, tmp_path):
     path = tmp_path / "towers.py"
     path.write_text(TOWERS)
-    machine, analysis = both_answers(advisor, path, "2xT4", tmp_path)
+    machine, analysis = both_answers(advisor, path, "2xT4", tmp_path, *BRIEF)
     recommended = analysis["recommendation"]
     row = machine["best"][-1]
     assert (row["scaling"], row["family"]) == ("strong", recommended["candidate"])

@@ -1,34 +1,24 @@
 """`advisor doctor` on this machine, whatever it is."""
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 
 import jsonschema
 import pytest
+from cli_answers import apart
 from command_runs import LAUNCH, run_here
+from sample_calibration import IN_ONE_PROCESS
 
 from placement_advisor.machine import machine_facts
-from placement_advisor.machine.calibration import Calibration, calibration_fingerprint
+from placement_advisor.machine.calibration import calibration_fingerprint
 from placement_advisor.machine.machine_facts import Package
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.results.contracts import load_schema
 
 # Whatever of these is broken, doctor is what one turns to.
 HEAVY = ("tensorflow", "keras", "numpy", "numba", "networkx", "matplotlib", "google")
-BARE = Calibration(
-    links={("cpu:0", "cpu:1"): (), ("cpu:1", "cpu:0"): ()},
-    both_ways={},
-    step_overhead_ns=350_000,
-    partition_overhead_ns=0,
-    remote_ns=0,
-    quantum_ns=0,
-    wake_ns=0,
-    op_ns=1_000,
-    reference_ns={"cpu:0": 200_000, "cpu:1": 200_000},
-    reference_p90={"cpu:0": 1.0, "cpu:1": 1.0},
-)
+BARE = replace(IN_ONE_PROCESS, links=dict.fromkeys(IN_ONE_PROCESS.links, ()))
 
 
 @pytest.fixture(autouse=True)
@@ -58,17 +48,12 @@ def test_text_and_json_tell_of_this_environment():
     assert content["calibrations"] == []
 
 
-def test_it_works_where_nothing_else_can_be_imported(tmp_path):
+def test_it_works_where_nothing_else_can_be_imported():
     broken = f"import sys; sys.modules.update(dict.fromkeys({HEAVY!r}))\n{LAUNCH}"
-    ran = subprocess.run(
-        [sys.executable, "-c", broken.replace("; main()", "\nmain()"), "doctor"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.stderr == ""
-    assert ran.returncode in (0, 1)
-    assert "next: " in ran.stdout
+    ran = apart("doctor", launch=broken.replace("; main()", "\nmain()"))
+    assert ran.err == ""
+    assert ran.code in (0, 1)
+    assert "next: " in ran.out
 
 
 def test_a_calibration_holds_where_its_fingerprint_is_this_testbeds():

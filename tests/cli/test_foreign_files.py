@@ -7,10 +7,13 @@ import signal
 import pytest
 from command_runs import run_here
 from layer_models import model
+from sample_analysis import sample
 
 from placement_advisor.files.contract import json_text
 from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
-from placement_advisor.report.tensorboard.tab import SCHEMA_VERSION, Candidate, Graph, Overview
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.report.pictures.layer_layout import layer_map
+from placement_advisor.report.tensorboard.tab import Overview
 
 # Whoever opens a pipe without care waits for ever.
 LIMIT_S = 120
@@ -23,33 +26,7 @@ path = "m.py"
 graph = "{graph}"
 placement = "{placement}"
 """
-OF_ONE_CANDIDATE = Overview(
-    schema_version=SCHEMA_VERSION,
-    name="",
-    facts=(),
-    headline="",
-    verdict=(),
-    devices=(),
-    hosts={},
-    columns=("Step",),
-    candidates=(
-        Candidate(
-            name="special",
-            rationale="",
-            failure=None,
-            is_applicable=True,
-            samples=None,
-            figures=(),
-            after_runs=None,
-            peak_memory=(),
-            bars={},
-            details=1,
-        ),
-    ),
-    graph=Graph(box=(1, 1), layers=(), flows=()),
-    no_findings="",
-    sections=(),
-)
+OF_SAMPLE = json_text(Overview.of(sample(), layer_map(OpGraph((), ()))))
 READS = {
     "graph": "graph {file}.graph.json.gz",
     "placement-of-graph": f"graph {GRAPH} --placement {{file}}.json --format mermaid",
@@ -95,11 +72,11 @@ def folder(request, tmp_path, monkeypatch):
     specials += [f"{name}/special.json" for name in ("graph", "placement")]
     specials += ["run/special.xplane.pb", "lock/placements.lock.json"]
     specials += ["analysis/analysis.json", "analysis/report.txt"]
-    for name, file in (("overview", OVERVIEW), ("details", f"{DETAILS}/special.json")):
+    for name, file in (("overview", OVERVIEW), ("details", f"{DETAILS}/towers.json")):
         specials.append(f"special-{name}/{LOG_FOLDER}/{file}")
         (tmp_path / specials[-1]).parent.mkdir(parents=True)
     overview = tmp_path / "special-details" / LOG_FOLDER / OVERVIEW
-    overview.write_text(json_text(OF_ONE_CANDIDATE))
+    overview.write_text(OF_SAMPLE)
     for name in specials:
         if request.param == "pipe":
             os.mkfifo(name)

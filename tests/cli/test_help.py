@@ -1,12 +1,10 @@
 """What the command offers: panels, examples, the next command for a folder, completion."""
 
-import os
 import shlex
-import subprocess
-import sys
 
 import pytest
 import sample_analysis
+from cli_answers import apart
 from command_runs import LAUNCH, run_here
 from typer.main import get_command
 
@@ -91,13 +89,5 @@ def test_alone_it_says_what_to_type_next_in_this_folder(tmp_path, monkeypatch):
 def test_names_are_completed_without_what_an_analysis_imports(tmp_path, words, expected):
     line = f"advisor {words}"
     asked = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-    ran = subprocess.run(
-        [sys.executable, "-c", COMPLETES],
-        cwd=tmp_path,
-        env={**os.environ, **asked, "_ADVISOR_COMPLETE": "complete_bash"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert ran.stdout.split() == expected
-    assert ran.stderr.split() == []
+    ran = apart(launch=COMPLETES, cwd=tmp_path, _ADVISOR_COMPLETE="complete_bash", **asked)
+    assert (ran.code, ran.out.split(), ran.err.split()) == (0, expected, [])

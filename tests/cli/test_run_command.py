@@ -4,18 +4,17 @@ import io
 import json
 import os
 import signal
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import jsonschema
 import pytest
-import sample_analysis
-from cli_answers import refusal
+from cli_answers import error_of
 from command_runs import Command, run_here
+from sample_analysis import TOWERS, written
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.cli import placed_script
-from placement_advisor.report.analysis_folder import write_analysis
 from placement_advisor.results.contracts import load_schema
 
 # Runs without TensorFlow.
@@ -71,36 +70,27 @@ def split(advisor, tmp_path, monkeypatch):
 
     def analyze(script, *words):
         Path("train.py").write_text(script)
-        words = ("--no-run", "--candidates", "alternating-ops", "-q", *words)
+        words = ("--quick", "--candidates", "alternating-ops", "-q", *words)
         ran = advisor("analyze", "train.py", *words)
         assert ran.code == 0, ran.err
 
     return analyze
 
 
-def analyzed(tmp_path, script, **changes):
-    """Write a script, and an analysis of it that tells to split."""
-    (tmp_path / "train.py").write_text(script)
-    plain = sample_analysis.sample()
-    analysis = replace(
-        plain,
-        model=replace(plain.model, path="train.py", captured=sample_analysis.CAPTURED),
-        recommendation=replace(plain.recommendation, **changes),  # type: ignore[arg-type]
-    )
-    folder = tmp_path / "advisor-out" / "train"
-    folder.mkdir(parents=True)
-    write_analysis(analysis, folder)
-    return analysis
+@pytest.fixture
+def plain(tmp_path):
+    """Writes the plain script, and an analysis of it that tells to split."""
+    (tmp_path / "train.py").write_text(_PLAIN)
+    return partial(written, tmp_path / "advisor-out" / "train", stand_in=True)
 
 
-def test_a_script_that_is_to_stay_as_it_is_runs_as_under_python(tmp_path, run):
-    analysis = analyzed(tmp_path, _PLAIN, verdict=AdviceVerdict.STAY_SINGLE)
+def test_a_script_that_is_to_stay_as_it_is_runs_as_under_python(plain, run):
+    plain(verdict=AdviceVerdict.STAY_SINGLE)
     ran = run("train.py", "--", "--trial", "a b")
     assert ran.code == 3
     assert ran.out == "['--trial', 'a b'] __main__ train.py True\n"
     assert ran.err.splitlines() == [
-        f"advisor: trains as it is: {analysis.recommendation.answer}; --candidate NAME splits it "
-        "all the same",
+        f"advisor: trains as it is: {TOWERS}; --candidate NAME splits it all the same",
         "to stderr",
     ]
 
@@ -116,33 +106,29 @@ def test_in_a_terminal_a_message_takes_the_line_of_a_progress_bar(monkeypatch, i
     assert stream.getvalue() == shown
 
 
-def test_a_verdict_about_stand_ins_is_not_one_about_this_machine_unless_it_is_asked(tmp_path, run):
-    analyzed(tmp_path, _PLAIN)
+def test_a_verdict_about_stand_ins_is_not_one_about_this_machine_unless_it_is_asked(plain, run):
+    plain()
     ran = run("train.py")
     assert "stand in for others; --devices 2 tries it on this machine's CPU" in ran.err
     assert ran.code == 3
 
 
-def test_what_cannot_be_run_is_said_in_one_error(tmp_path, monkeypatch):
+def test_what_cannot_be_run_is_said_in_one_error(tmp_path, monkeypatch, plain):
     monkeypatch.chdir(tmp_path)
     Path("other.py").write_text(_PLAIN)
-    assert error_of("run", "no.py") == "advisor: error: no.py: no such file"
-    none = error_of("run", "other.py")
+    assert error_of("run", "no.py")[0] == "advisor: error: no.py: no such file"
+    none = error_of("run", "other.py")[0]
     assert none == "advisor: error: other.py: advisor-out holds no analysis of it"
-    analyzed(tmp_path, _PLAIN)
-    assert "no analysis of it" in error_of("run", "other.py")
-    assert "it has no split 'nine'" in error_of("run", "train.py", "--candidate", "nine")
-    assert "alternating" in error_of("run", "train.py", "--candidate", "alternating")
+    plain()
+    assert "no analysis of it" in error_of("run", "other.py")[0]
+    assert "it has no split 'nine'" in error_of("run", "train.py", "--candidate", "nine")[0]
+    assert "alternating" in error_of("run", "train.py", "--candidate", "alternating")[0]
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "holds no finished analysis" in error_of("run", "train.py", "--placement", str(empty))
+    assert "holds no finished analysis" in error_of("run", "train.py", "--placement", str(empty))[0]
     (tmp_path / "file.json").write_text("{}")
-    assert "file.json" in error_of("run", "train.py", "--placement", "file.json")
-    assert "as a script, not build of it" in error_of("analyze", "train.py:build", "--apply")
-
-
-def error_of(*words):
-    return refusal(run_here(*words)).splitlines()[0]
+    assert "file.json" in error_of("run", "train.py", "--placement", "file.json")[0]
+    assert "as a script, not build of it" in error_of("analyze", "train.py:build", "--apply")[0]
 
 
 def test_a_script_trains_to_its_end_with_the_split_and_the_analysis_keeps_what_it_brought(

@@ -4,17 +4,15 @@ import json
 import os
 from dataclasses import replace
 
-import jsonschema
 import pytest
 import sample_analysis
-from cli_answers import refusal
+from cli_answers import error_of, told
 from command_runs import run_here
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.files.output import LOG_FOLDER, OVERVIEW
 from placement_advisor.report.analysis_folder import write_analysis
 from placement_advisor.report.analysis_report import full_text
-from placement_advisor.results.contracts import load_schema
 
 
 def written(folder, analysis, *, at=0):
@@ -38,10 +36,6 @@ def of_model(path):
 def quick():
     plain = sample_analysis.unmeasured()
     return replace(plain, options=replace(plain.options, run=False, quick=True))
-
-
-def error_of(*words):
-    return refusal(run_here(*words)).splitlines()
 
 
 def test_the_newest_analysis_is_shown_if_no_folder_is_named(tmp_path, monkeypatch):
@@ -169,9 +163,7 @@ def test_two_analyses_are_compared_and_another_verdict_is_no_failure(tmp_path):
     ran = run_here("diff", str(before), str(after))
     assert (ran.code, ran.err) == (0, "")
     assert "graph     file: sample_models/deepconn.py → other.py\n" in ran.out
-    as_json = run_here("diff", str(before), str(after), "--json")
-    content = json.loads(as_json.out)
-    jsonschema.validate(content, load_schema("difference"))
+    content = told(run_here("diff", str(before), str(after), "--json"), "difference")
     assert [change["name"] for change in content["changes"]] == ["file"]
     before = written(tmp_path / "unmeasured", sample_analysis.unmeasured())
     after = written(tmp_path / "not-applicable", sample_analysis.not_applicable())

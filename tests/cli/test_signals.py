@@ -6,10 +6,18 @@ import signal
 import subprocess
 import time
 from contextlib import contextmanager
-from functools import partial
 
 import pytest
-from command_runs import ENDS_WITHIN_S, LAUNCH, LAUNCH_BRIEF, Command, Ran, run_here, wait_until
+from command_runs import (
+    ENDS_WITHIN_S,
+    LAUNCH,
+    LAUNCH_BRIEF,
+    Command,
+    Ran,
+    few_rounds,
+    run_here,
+    wait_until,
+)
 
 from placement_advisor.cli import app
 
@@ -19,7 +27,7 @@ import os, subprocess, sys
 print("from print"); print("from print to stderr", file=sys.stderr)
 os.write(1, b"from the system\\n"); subprocess.run(["echo", "from another process"])
 """
-FEW = ("--rounds", "5", "--steps", "1", "--candidates", "towers", "--effort", "0.05")
+FEW = ("--rounds", "5", "--steps", "1", "--candidates", "towers", "--effort", "0.01")
 MANY = ("--rounds", "10000", "--steps", "100")
 
 
@@ -129,36 +137,27 @@ def test_a_command_killed_between_steps_of_workers_leaves_no_process(analyze, tm
     assert list((tmp_path / "out").iterdir()) == []
 
 
-@pytest.fixture(scope="module")
-def at_once(tmp_path_factory, two_towers):
-    """Two runs at the same time: one that answers in JSON, and a quiet one."""
-    folder = tmp_path_factory.mktemp("at_once")
-    model = folder / "talkative.py"
-    model.write_text(TALKATIVE + two_towers.read_text())
-    run = partial(Command, "analyze", model.name, *FEW, cwd=folder, launch=LAUNCH_BRIEF)
-    with (
-        run("--json", temp=folder / "a") as one,
-        run("--quiet", "-o", "other", temp=folder / "b") as other,
-    ):
-        answers = one.wait(), other.wait()
-        assert wait_until(lambda: not one.processes() and not other.processes(), ENDS_WITHIN_S)
-    assert [*(folder / "a").iterdir(), *(folder / "b").iterdir()] == []
-    return answers
-
-
-def test_two_runs_at_once_do_not_disturb_each_other_and_say_nothing_but_what_they_do(at_once):
-    assert [ran.code for ran in at_once] == [0, 0], at_once[0].err + at_once[1].err
-    analysis = json.loads(at_once[0].out)
-    assert [c["failure"] for c in analysis["candidates"]] == [None] * 2
-    assert at_once[1].out.startswith("Measured on ")
-    json.loads(at_once[0].out)
-    for ran in at_once:
-        assert "from print" not in ran.out + ran.err
-        assert "from the system" not in ran.out + ran.err
-        assert "from another process" not in ran.out + ran.err
-    assert at_once[1].err == ""
-    assert at_once[0].err != ""
-    assert all(line.startswith("advisor: ") for line in at_once[0].err.splitlines())
+def test_two_runs_at_once_do_not_disturb_each_other_and_say_nothing_but_what_they_do(
+    advisor, two_towers, tmp_path, monkeypatch
+):
+    (tmp_path / "talkative.py").write_text(TALKATIVE + two_towers.read_text())
+    monkeypatch.chdir(tmp_path)
+    words, temp = ("analyze", "talkative.py", *FEW), tmp_path / "a"
+    with Command(*words, "--json", temp=temp, cwd=tmp_path, launch=LAUNCH_BRIEF) as other:
+        other.wait_for_line("running talkative.py")
+        with few_rounds():
+            quiet = advisor(*words, "--quiet", "-o", "other")
+        told = other.wait()
+        assert other.processes_left() == []
+    assert [*temp.iterdir()] == []
+    assert (quiet.code, told.code) == (0, 0), quiet.err + told.err
+    assert [c["failure"] for c in json.loads(told.out)["candidates"]] == [None] * 2
+    assert quiet.out.startswith("Measured on ")
+    for text in ("from print", "from the system", "from another process"):
+        assert text not in quiet.out + told.out + told.err
+    assert quiet.err == ""
+    assert told.err.startswith("advisor: ")
+    assert all(line.startswith("advisor: ") for line in told.err.splitlines())
 
 
 def test_an_interruption_of_which_compiled_code_makes_another_error_is_one(monkeypatch):

@@ -12,9 +12,16 @@ from layer_models import model
 
 from placement_advisor.cli.app import READER_GONE
 from placement_advisor.report.progress import harmless
-from placement_advisor.report.tensorboard.server import tensorboard
 
 GRAPH = "m.graph.json.gz"
+MODEL = """
+import tensorflow as tf
+weights = tf.Variable(tf.zeros((300, 300)))
+@tf.function
+def step(x):
+    return x @ weights
+inputs = (tf.ones((4, 300)),)
+"""
 NAMESPACES = subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True)
 
 
@@ -113,14 +120,7 @@ def test_harmless_text_stays_readable(told, shown):
 @pytest.mark.slow
 @pytest.mark.skipif(NAMESPACES.returncode != 0, reason="the system refuses a mount namespace")
 def test_a_full_disk_under_temporary_files_is_one_error(folder):
-    (folder / "model.py").write_text(
-        "import tensorflow as tf\n"
-        "weights = tf.Variable(tf.zeros((300, 300)))\n"
-        "@tf.function\n"
-        "def step(x):\n"
-        "    return x @ weights\n"
-        "inputs = (tf.ones((4, 300)),)\n"
-    )
+    (folder / "model.py").write_text(MODEL)
     temp = folder / "temp"
     temp.mkdir()
     mount = f"mount -t tmpfs -o size=64k tmpfs {temp}"
@@ -134,34 +134,6 @@ def test_a_full_disk_under_temporary_files_is_one_error(folder):
     assert not (folder / "advisor-out").exists()
 
 
-# Names that the command, its children or TensorFlow import, and that a model's folder may have too.
-NAMES = ("json", "queue", "keras", "numpy", "yaml", "tensorboard", "placement_advisor")
-TRAP = "import pathlib; pathlib.Path({path!r}).touch()\n"
-MODEL = """
-import tensorflow as tf
-
-weights = tf.Variable([[1.0]])
-
-
-@tf.function
-def step(x):
-    return x @ weights
-
-
-inputs = (tf.ones((4, 1)),)
-"""
-
-
-@pytest.fixture
-def checkout(tmp_path):
-    """A folder whose modules leave a file beside it when they are run."""
-    folder = tmp_path / "checkout"
-    folder.mkdir()
-    for name in NAMES:
-        (folder / f"{name}.py").write_text(TRAP.format(path=str(tmp_path / f"{name} ran")))
-    return folder
-
-
 @pytest.mark.slow
 def test_tracing_a_model_runs_no_module_of_the_current_folder(checkout):
     path = checkout.parent / "models" / "model.py"
@@ -169,13 +141,6 @@ def test_tracing_a_model_runs_no_module_of_the_current_folder(checkout):
     path.write_text(MODEL)
     ran = apart("trace", str(path), cwd=checkout)
     assert ran.code == 0, ran.err
-    assert list(checkout.parent.glob("* ran")) == []
-
-
-def test_tensorboard_runs_no_module_of_the_current_folder(checkout, monkeypatch):
-    monkeypatch.chdir(checkout)
-    with tensorboard(checkout.parent, "localhost", 0) as (address, _):
-        assert address.startswith("http://")
     assert list(checkout.parent.glob("* ran")) == []
 
 
@@ -227,17 +192,12 @@ def run(within, *words, cwd, **variables):
 
 @needs_stranger
 @pytest.mark.parametrize(
-    "words",
-    [
-        "doctor",
-        "search two.graph.json.gz --hardware 2xV100-NVLink --effort 0.01",
-    ],
+    "words", ["doctor", f"search {GRAPH} --hardware 2xV100-NVLink --effort 0.01"]
 )
-def test_a_user_without_a_name_and_a_home_is_served(tmp_path, words):
-    model("in1 -> a", "in2 -> b", "a b -> dot").save(tmp_path / "two.graph.json.gz")
-    ran = run(STRANGER, *words.split(), cwd=tmp_path)
+def test_a_user_without_a_name_and_a_home_is_served(folder, words):
+    ran = run(STRANGER, *words.split(), cwd=folder)
     assert (ran.code, ran.err) == (0, "")
-    assert not (tmp_path / "~").exists()
+    assert not (folder / "~").exists()
 
 
 @needs_stranger
@@ -250,22 +210,14 @@ def test_a_folder_that_cannot_be_entered_holds_no_settings(tmp_path):
 
 
 @needs_mounts
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("calibrate --testbed logical-cpus", "temporary files cannot be written anywhere: "),
-    ],
-)
-def test_without_a_place_for_temporary_files_that_is_said(tmp_path, words, message):
-    graph = tmp_path / "two.graph.json.gz"
-    model("in1 -> a", "in2 -> b", "a b -> dot").save(graph)
+def test_without_a_place_for_temporary_files_that_is_said():
     read_only = 'for d in /tmp /var/tmp; do mount --bind -o ro $d $d; done; exec "$@"'
     within = (*MOUNTS, "sh", "-c", read_only, "-")
     nowhere = {"HOME": "/proc/none", "TMPDIR": "/proc/none"}
-    ran = run(within, *words.format(graph=graph).split(), cwd="/proc", **nowhere)
+    ran = run(within, "calibrate", "--testbed", "logical-cpus", cwd="/proc", **nowhere)
     assert ran.code == 2
     error, hint = ran.err.splitlines()
-    assert error.startswith(f"advisor: error: {message}")
+    assert error.startswith("advisor: error: temporary files cannot be written anywhere: ")
     assert hint.endswith("with TMPDIR")
 
 

@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from cli_answers import refusal
+from cli_answers import error_of
 from command_runs import Command, run_here, wait_until
 
 from placement_advisor.files.output import OVERVIEW
@@ -31,10 +31,6 @@ def taken_port():
         yield taken.getsockname()[1]
 
 
-def error_of(*words):
-    return refusal(run_here("view", *words)).splitlines()
-
-
 def asked_for(address, host):
     """Return what is answered to a request that names a host."""
     request = urllib.request.Request(f"{address}data/plugins_listing", headers={"Host": host})
@@ -47,24 +43,24 @@ def asked_for(address, host):
 
 def test_a_folder_without_an_analysis_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert error_of()[0] == "advisor: error: advisor-out: no such folder"
-    assert error_of("nowhere") == [
+    assert error_of("view")[0] == "advisor: error: advisor-out: no such folder"
+    assert error_of("view", "nowhere") == [
         "advisor: error: nowhere: no such folder",
         "advisor: hint: `advisor analyze MODEL` writes what can be shown",
     ]
-    assert error_of(str(tmp_path))[0] == f"advisor: error: {tmp_path}: holds no analysis"
+    assert error_of("view", str(tmp_path))[0] == f"advisor: error: {tmp_path}: holds no analysis"
 
 
 def test_where_tensorboard_is_missing_or_cannot_listen_is_named(analysis, taken_port, monkeypatch):
-    assert error_of(str(analysis), "--port", str(taken_port))[-2:] == [
+    assert error_of("view", str(analysis), "--port", str(taken_port))[-2:] == [
         f"advisor: error: cannot listen on port {taken_port} of 127.0.0.1: Address already in use",
         "advisor: hint: choose another one with --port; 0 takes any that is free",
     ]
-    error = error_of(str(analysis), "--host", "192.0.2.1")[-2]
+    error = error_of("view", str(analysis), "--host", "192.0.2.1")[-2]
     assert error.startswith("advisor: error: cannot listen on port 6006 of 192.0.2.1: ")
-    assert "--port" in " ".join(error_of(str(analysis), "--port", "70000"))
+    assert "--port" in " ".join(error_of("view", str(analysis), "--port", "70000"))
     monkeypatch.setattr(server, "find_spec", lambda _: None)
-    assert error_of(str(analysis))[-2:] == [
+    assert error_of("view", str(analysis))[-2:] == [
         f"advisor: error: TensorBoard is not installed for {sys.executable}",
         f"advisor: hint: install it: {sys.executable} -m pip install tensorboard",
     ]
@@ -83,11 +79,13 @@ def test_a_tensorboard_that_does_not_start_is_quoted(analysis, tmp_path, monkeyp
     assert error[-1].startswith("advisor: hint: see whether it does alone: ")
 
 
-def test_the_default_folder_is_served_on_this_machine_alone_until_ctrl_c(analysis, tmp_path):
-    quick = analysis / "quick" / "analysis.json"
+def test_the_default_folder_is_served_on_this_machine_alone_until_ctrl_c(
+    analysis, checkout, tmp_path
+):
+    quick = analysis.rename(checkout / "advisor-out") / "quick" / "analysis.json"
     quick.parent.mkdir()
     quick.write_text("{}")
-    with Command("view", "--port", "0", temp=tmp_path / "temp", cwd=tmp_path) as command:
+    with Command("view", "--port", "0", temp=tmp_path / "temp", cwd=checkout) as command:
         command.wait_for_line("not shown, as it is text alone: advisor-out/quick; advisor show ")
         command.wait_for_line("starting TensorBoard")
         wait_until(lambda: bool(command.out) or command.process.poll() is not None)
@@ -105,6 +103,7 @@ def test_the_default_folder_is_served_on_this_machine_alone_until_ctrl_c(analysi
         assert command.processes_left() == []
         with pytest.raises(urllib.error.URLError):
             urllib.request.urlopen(address)
+    assert list(tmp_path.glob("* ran")) == []  # Nor do modules of the current folder.
 
 
 def test_a_command_that_is_killed_takes_tensorboard_with_it(analysis, tmp_path):

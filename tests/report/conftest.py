@@ -27,8 +27,8 @@ def browser():
 def demo(fork_server, tmp_path_factory):
     """The log directory of a real analysis of the demo's model, three candidates, few steps."""
     output = tmp_path_factory.mktemp("demo") / "deepconn"
-    few = ("--rounds", "5", "--steps", "1", "--candidates", "towers,batch", "--effort", "0.1")
-    few = (*few, "--batch-size", "8")  # Steps of a few milliseconds.
+    few = ("--rounds", "5", "--steps", "1", "--candidates", "towers,batch", "--refine", "0")
+    few = (*few, "--effort", "0.01", "--batch-size", "8")  # Steps of a few milliseconds.
     model = str(Path(__file__).parents[2] / "sample_models" / "deepconn.py")
     # Other tests may make the profiled steps slower than the timed ones; then a law would be broken
     # and nothing shown beside the profile.

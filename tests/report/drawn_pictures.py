@@ -22,7 +22,7 @@ def texts(figure):
         draw(text, renderer)
 
     with patch.object(Text, "draw", record):
-        figure.canvas.draw()
+        figure.draw_without_rendering()
     return [(text.get_text(), text.get_window_extent()) for text in drawn]
 
 

@@ -45,12 +45,8 @@ PLACEMENT = Placement(
     label="towers",
     family="towers",
     device_of={
-        "ids": "GPU:0",
-        "lookup": "GPU:0",
-        "user": "GPU:0",
-        "item": "GPU:1",
-        "dot": "GPU:0",
-        "count": "GPU:1",
+        **dict.fromkeys(("ids", "lookup", "user", "dot"), "GPU:0"),
+        **dict.fromkeys(("item", "count"), "GPU:1"),
     },
     rationale="2 towers meet only at dot; one per device",
 )

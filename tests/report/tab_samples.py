@@ -72,14 +72,14 @@ def write_sample(logdir, layers, *, name="stack", doing=None, splits=1):
         ),
         break_even=FOUND,
     )
-    snapshot = AnalysisSnapshot(
-        doing=doing or "",
-        title=analysis.title,
-        model=analysis.model,
-        testbed=analysis.testbed,
-        candidates=analysis.candidates,
-    )
-    Tab(logdir, graph).show(snapshot if doing else analysis)
+    Tab(logdir, graph).show(snapshot_of(analysis, doing) if doing else analysis)
+
+
+def snapshot_of(analysis, doing, **changes):
+    """Return what is shown of an analysis while it goes on."""
+    names = ("title", "model", "testbed", "candidates")
+    known = {name: getattr(analysis, name) for name in names}
+    return AnalysisSnapshot(doing=doing, **known | changes)
 
 
 def _graph(layers):

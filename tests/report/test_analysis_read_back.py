@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sample_analysis
 from matplotlib import pyplot
-from sample_analysis import CAPTURED
+from sample_analysis import CAPTURED, written
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.errors import AdvisorError
@@ -23,20 +23,6 @@ from placement_advisor.results.analysis import Training
 from placement_advisor.tf.training.trial import SPLIT_PLAN, Bill, SplitPlan
 
 BATCH: dict[str, Any] = {"family": "batch", "samples": [20, 12], "placement_file": None}
-
-
-def written(folder, path="train.py", **changes):
-    """Write an analysis on devices of its own; changes are those of its answer."""
-    plain = sample_analysis.sample()
-    analysis = replace(
-        plain,
-        model=replace(plain.model, path=path, captured=changes.pop("captured", CAPTURED)),
-        testbed=replace(plain.testbed, stand_in=changes.pop("stand_in", False)),
-        recommendation=replace(plain.recommendation, **changes),
-    )
-    folder.mkdir(parents=True)
-    write_analysis(analysis, folder)
-    return folder
 
 
 def edited(folder, name, **changes):

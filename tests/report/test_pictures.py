@@ -37,16 +37,8 @@ from placement_advisor.report.pictures.timeline_plot import (
 from placement_advisor.report.statements import in_own_timelines, in_timeline
 from placement_advisor.simulator.schedule import OpRun
 
-_NAMES = [
-    "sample",
-    "unmeasured",
-    "hostile",
-    "four_devices",
-    "not_applicable",
-    "unreliable",
-    "ranged",
-]
-SAMPLES = {name: getattr(sample_analysis, name)() for name in (*_NAMES, "unreliable", "ranged")}
+_NAMES = ("sample", "unmeasured", "hostile", "four_devices", "not_applicable", "unreliable")
+SAMPLES = {name: getattr(sample_analysis, name)() for name in (*_NAMES, "ranged")}
 LONG = "_x" + "W" * 190
 MADE_UP = {
     "40 candidates": made_up(candidates=40),

@@ -13,11 +13,7 @@ from placement_advisor.graph.graph_summary import summarize
 from placement_advisor.graph.op import CONTROL_PORT
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Basis
-from placement_advisor.report.steps import (
-    render_graph,
-    render_simulation,
-    render_trace,
-)
+from placement_advisor.report.steps import render_graph, render_simulation, render_trace
 from placement_advisor.tf.answers import LeftOut
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -91,29 +87,17 @@ def test_output_is_the_golden_one_but_for_what_is_not_known():
     ("graph", "lines"),
     [
         # A share with anything missing is never rounded up to all.
-        (
-            OpGraph(
-                [*(op(f"o{i}", "MatMul", flops=1) for i in range(3_000)), op("x", "MatMul")], []
-            ),
-            ["at least 3.00 kflop per step; known for 99.9 % of the ops that compute"],
-        ),
-        (
-            OpGraph([op("o", "Mystery", output_bytes=(None,))], []),
-            [
-                *("flops        unknown per step", "bytes        unknown accessed per step"),
-                "activations  1 forward tensor, unknown in all",
-                "  1  unknown  unknown  unknown  unknown  Mystery",
-            ],
-        ),
+        (OpGraph([*(op(f"o{i}", "MatMul", flops=1) for i in range(3_000)), op("x", "MatMul")], []),
+         ["at least 3.00 kflop per step; known for 99.9 % of the ops that compute"]),
+        (OpGraph([op("o", "Mystery", output_bytes=(None,))], []),
+         [*("flops        unknown per step", "bytes        unknown accessed per step"),
+         "activations  1 forward tensor, unknown in all",
+         "  1  unknown  unknown  unknown  unknown  Mystery"]),
         # Long lists are cut and say so.
-        (
-            OpGraph([op(f"h{i}", f"Kind{i}", device_kinds=HOST) for i in range(9)], []),
-            ["ops without a GPU kernel: 9; they run on the host\n", "  and 4 more\n"],
-        ),
-        (
-            OpGraph([op(f"w{i}", "While", trips=i) for i in range(7)], []),
-            ["control flow: 7\n", "  and 2 more\n"],
-        ),
+        (OpGraph([op(f"h{i}", f"Kind{i}", device_kinds=HOST) for i in range(9)], []),
+         ["ops without a GPU kernel: 9; they run on the host\n", "  and 4 more\n"]),
+        (OpGraph([op(f"w{i}", "While", trips=i) for i in range(7)], []),
+         ["control flow: 7\n", "  and 2 more\n"]),
         (
             OpGraph(
                 [
@@ -128,21 +112,13 @@ def test_output_is_the_golden_one_but_for_what_is_not_known():
                 "  If choice, forward, one branch runs, 10.0 % of flops, 25.0 % of bytes\n",
             ],
         ),
-        (
-            OpGraph([op("loop", "While", trips=3, flops=30)], []),
-            ["  While loop, forward, 3 trips, 100.0 % of flops, bytes unknown\n"],
-        ),
-        (
-            model("in1 -> a", "a -> a2", "in2 -> b", "a2 b -> dot"),
-            [
-                "towers: 1\n  2 towers meet in dot: a to a2 (2 layers), b (1 layer)\n",
-                "parallel branches: none\n",
-            ],
-        ),
-        (
-            model("in -> s", "s -> a", "a s -> add"),
-            ["  1 branch and a direct way from s to add: a (1 layer)\n"],
-        ),
+        (OpGraph([op("loop", "While", trips=3, flops=30)], []),
+         ["  While loop, forward, 3 trips, 100.0 % of flops, bytes unknown\n"]),
+        (model("in1 -> a", "a -> a2", "in2 -> b", "a2 b -> dot"),
+         ["towers: 1\n  2 towers meet in dot: a to a2 (2 layers), b (1 layer)\n",
+         "parallel branches: none\n"]),
+        (model("in -> s", "s -> a", "a s -> add"),
+         ["  1 branch and a direct way from s to add: a (1 layer)\n"]),
         (
             OpGraph(
                 [op("a", "A", output_bytes=(4,)), op("b", "B")],
@@ -151,7 +127,7 @@ def test_output_is_the_golden_one_but_for_what_is_not_known():
             ["edges        1 with a tensor, bytes known for 100 %; 1 only orders its ends\n"],
         ),
     ],
-)
+)  # fmt: skip
 def test_what_is_cut_or_unknown_says_so(graph, lines):
     text = render_graph(summarize(graph), graph_file="g")
     assert [line for line in lines if line not in text] == []

@@ -8,10 +8,9 @@ import pytest
 from sample_analysis import HOSTILE, joined, not_applicable, ranged, sample, unreliable
 from sample_break_even import with_break_even
 from simulated_steps import PLACEMENT, towers, towers_graph
-from tab_samples import write_sample
+from tab_samples import snapshot_of, write_sample
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
-from placement_advisor.analysis.recording import AnalysisSnapshot
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import json_text
 from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
@@ -155,25 +154,16 @@ def test_what_is_not_known_or_not_measured_is_none_or_left_out():
 
 
 def test_a_tab_follows_an_analysis_and_details_are_written_again_only_when_there_is_more(tmp_path):
-    early = AnalysisSnapshot(
-        doing="measuring costs", title="deepconn", model=sample().model, testbed=None, candidates=()
-    )
-    Tab(tmp_path, towers_graph()).show(early)
+    analysis, tab = sample(), Tab(tmp_path, towers_graph())
+    tab.show(snapshot_of(analysis, "measuring costs", testbed=None, candidates=()))
     overview = read_overview(tmp_path / OVERVIEW)
     assert overview.headline == "Running: measuring costs"
     assert (overview.chosen, overview.devices, overview.findings) == (None, (), ())
     assert overview.no_findings == "Not yet known."
     assert overview.graph.layers[0].name == "lookup"
-    analysis = sample()
     tab = Tab(tmp_path, towers_graph())
     unmeasured = tuple(replace(c, measured=None) for c in analysis.candidates)
-    early = AnalysisSnapshot(
-        doing="timing",
-        title=analysis.title,
-        model=analysis.model,
-        testbed=analysis.testbed,
-        candidates=unmeasured,
-    )
+    early = snapshot_of(analysis, "timing", candidates=unmeasured)
     tab.show(early)
     file = tmp_path / DETAILS / "towers.json"
     first = file.stat()
@@ -209,11 +199,7 @@ def test_what_an_analysis_wrote_is_read_as_it_is(logdir):
         (None, lambda o: o.update(schema_version=2), "2 is older than the 3 that this advisor"),
         (None, lambda o: o.update(schema_version=4), "4 is newer than the 3 that this advisor"),
         (None, lambda o: o.update(graph=None), "graph: None is not an object"),
-        (
-            None,
-            lambda o: o["candidates"][1].update(name="../a"),
-            r"\[1\].name: .* not the name",
-        ),
+        (None, lambda o: o["candidates"][1].update(name="../a"), r"\[1\].name: .* not the name"),
         (None, lambda o: o["candidates"][1].update(name="single"), "candidates: two of the same"),
         (None, lambda o: o["graph"]["layers"][2].update(at=[0]), r"\[2\].at: \[0\] is too short"),
         (None, lambda o: o["graph"]["flows"][0].update(target=5), "graph.flows: 5 is none of 5"),

@@ -46,11 +46,7 @@ while time.monotonic() < end:
 print((time.process_time() - began_cpu_s) / (time.monotonic() - began_s))
 """
 
-pytestmark = [
-    pytest.mark.verdict,
-    needs_workers,
-    pytest.mark.usefixtures("empty_cache"),
-]
+pytestmark = [pytest.mark.verdict, needs_workers, pytest.mark.usefixtures("empty_cache")]
 
 
 def free_share() -> float:
@@ -104,8 +100,7 @@ def test_a_split_wins_where_both_devices_have_work(
 
 
 @pytest.mark.parametrize(
-    ("model", "candidates"),
-    [("wide_chain", "alternating,batch"), ("tiny_towers", "towers,batch")],
+    ("model", "candidates"), [("wide_chain", "alternating,batch"), ("tiny_towers", "towers,batch")]
 )
 def test_a_split_loses_where_copies_take_longer_than_work(
     advisor: Callable[..., Ran], tmp_path: Path, model: str, candidates: str

@@ -203,12 +203,12 @@ def test_everything_is_reached_by_the_keyboard_and_what_crosses_has_its_bytes(ta
     tab.picture("thousand-layers", height=2_000)
 
 
-def test_a_running_analysis_is_followed_to_its_end(open_tab, tmp_path):
+def test_a_running_analysis_is_followed_to_its_end(open_tab, logdir):
     layers = [f"layer_{i}" for i in range(8)]
-    with output_folder(tmp_path / "mine") as staging:
+    with output_folder(logdir / "mine") as staging:
         (staging / "analysis.json").write_text("{}")
         write_sample(staging / "tensorboard", layers, doing="measuring costs")
-        live = open_tab(tmp_path)
+        live = open_tab(logdir)
         live.open()
         headline = live.frame.locator(".headline")
         expect(headline).to_have_text("Running: measuring costs")
@@ -221,18 +221,18 @@ def test_a_running_analysis_is_followed_to_its_end(open_tab, tmp_path):
     live.frame.get_by_label("alternating").check()
     expect(live.frame.get_by_text("arrows cross to another device")).to_be_visible()
     # Another analysis in the place of the first: the details of its candidates are new as well.
-    write_sample(tmp_path / "mine" / "tensorboard", ["other", "layers"], name="second")
+    write_sample(logdir / "mine" / "tensorboard", ["other", "layers"], name="second")
     expect(headline).to_have_text("stay single: second")
     expect(live.frame.get_by_text("No forward tensor crosses")).to_be_visible()
     assert [text for text in live.complaints if "404" not in text] == []
 
 
-def test_of_an_analysis_of_another_version_it_is_said_what_to_do(open_tab, tmp_path):
+def test_of_an_analysis_of_another_version_it_is_said_what_to_do(open_tab, logdir):
     for name in ("before", "now"):
-        write_sample(tmp_path / name, ["one", "two"], name=name)
-    file = tmp_path / "before" / OVERVIEW
+        write_sample(logdir / name, ["one", "two"], name=name)
+    file = logdir / "before" / OVERVIEW
     file.write_text(json.dumps({"schema_version": 1, "candidates": [{}]}))
-    tab = open_tab(tmp_path)
+    tab = open_tab(logdir)
     tab.page.goto(f"{tab.address}#placement", wait_until="domcontentloaded")
     headline = tab.frame.locator(".headline")
     expect(headline).to_contain_text("Another version of placement-advisor wrote this analysis")
