@@ -115,9 +115,11 @@ BOTH_MOVED = {"lower": layer("11", ONE, backward=TWO), "upper": layer("22", TWO,
     ("after", "settings", "expected"),
     [
         # A model that is not locked is held to its budgets.
-        (record(),
-         {"before": None, "max_transfer_bytes": 999_999, "shortages": {ONE: "GPU:0 is full"}},
-         "out-of-memory over-budget not-in-lock-file"),
+        (
+            record(),
+            {"before": None, "max_transfer_bytes": 999_999, "shortages": {ONE: "GPU:0 is full"}},
+            "out-of-memory over-budget not-in-lock-file",
+        ),
         # A budget of nothing lets nothing cross.
         (record(), {"max_transfer_bytes": 0}, "over-budget"),
         (record(**NOTHING_CROSSES), {"max_transfer_bytes": 0}, ""),
@@ -126,8 +128,11 @@ BOTH_MOVED = {"lower": layer("11", ONE, backward=TWO), "upper": layer("22", TWO,
         (changed(step_us=1_001), {"max_step_regression": 0.0}, "slower-step"),
         (changed(step_us=1_000), {"max_step_regression": 0.0}, ""),
         # Several effects without a known cause are one problem, after the first of them.
-        (changed(copies=2, bytes_across=9_000_000, step_us=1_200), {},
-         "slower-step more-copies more-bytes-across"),
+        (
+            changed(copies=2, bytes_across=9_000_000, step_us=1_200),
+            {},
+            "slower-step more-copies more-bytes-across",
+        ),
         # A move is for the better, or costs nothing, or is blamed for what it costs.
         (replace(MOVED, step_us=1_000), {}, ""),
         (replace(MOVED, step_us=900, copies=2), {}, "layer-moved more-copies"),
@@ -145,7 +150,7 @@ BOTH_MOVED = {"lower": layer("11", ONE, backward=TWO), "upper": layer("22", TWO,
         (changed(copies=2, tensorflow="2.22.0"), {"freedom": SEARCH}, "more-copies"),
         (changed(copies=2, step_us=2_000), {"freedom": SEARCH}, "slower-step more-copies"),
     ],
-)  # fmt: skip
+)
 def test_what_fails(after, settings, expected):
     assert codes(judged(after, **settings)) == expected.split()
 

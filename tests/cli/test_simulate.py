@@ -119,16 +119,20 @@ bandwidth_bytes_per_s = 1e9
         (("nowhere.gz", "--placement", "towers.json"), "error: nowhere.gz: "),
         (("m.graph.json.gz",), "--placement"),
         (("m.graph.json.gz", "--placement", "nowhere.json"), "error: nowhere.json: "),
-        (("m.graph.json.gz", "--placement", "m.graph.json.gz"),
-         "error: m.graph.json.gz: not valid JSON: expected value"),
+        (
+            ("m.graph.json.gz", "--placement", "m.graph.json.gz"),
+            "error: m.graph.json.gz: not valid JSON: expected value",
+        ),
         ((*WORDS, "--hardware", "2xAbacus"), "error: hardware '2xAbacus': unknown device"),
-        ((*WORDS, "--hardware", "V100"),
-         "towers.json: written for 2 devices, there are 1: GPU:0\nadvisor: hint: name hardware"),
+        (
+            (*WORDS, "--hardware", "V100"),
+            "towers.json: written for 2 devices, there are 1: GPU:0\nadvisor: hint: name hardware",
+        ),
         (("other.gz", "--placement", "towers.json"), "towers.json: written for another graph than"),
         ((*WORDS, "--hardware", "none.toml"), "error: none.toml: cannot be read"),
         ((*WORDS, "--hardware", "bare.toml"), "bare.toml: device 'a' has no peak_flops_per_s"),
     ],
-)  # fmt: skip
+)
 def test_what_a_user_can_get_wrong_is_named(words, problem, advisor, here):
     model("in1 -> a").save(here / "other.gz")
     (here / "bare.toml").write_text('[[devices]]\nname = "a"\nkind = "CPU"\n')

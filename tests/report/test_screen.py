@@ -319,13 +319,17 @@ TRAINED = Training(
 @pytest.mark.parametrize(
     ("training", "says"),
     [
-        (TRAINED,
-         "your training: 4,000 steps with towers at 20.0 ms, 31 with your own at 30.0 ms: 1.50× "
-         "(1.40–1.60)"),
+        (
+            TRAINED,
+            "your training: 4,000 steps with towers at 20.0 ms, 31 with your own at 30.0 ms: 1.50× "
+            "(1.40–1.60)",
+        ),
         (replace(TRAINED, trial=None), "4,000 steps with towers, 31 with your own; no trial"),
-        (replace(TRAINED, why_not="written for another graph"),
-         "your training: as it is, written for another graph"),
+        (
+            replace(TRAINED, why_not="written for another graph"),
+            "your training: as it is, written for another graph",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_was_trained_stands_beside_what_was_measured(training, says):
     assert says in text(replace(SAMPLE, training=training), width=200)

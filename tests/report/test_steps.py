@@ -87,17 +87,29 @@ def test_output_is_the_golden_one_but_for_what_is_not_known():
     ("graph", "lines"),
     [
         # A share with anything missing is never rounded up to all.
-        (OpGraph([*(op(f"o{i}", "MatMul", flops=1) for i in range(3_000)), op("x", "MatMul")], []),
-         ["at least 3.00 kflop per step; known for 99.9 % of the ops that compute"]),
-        (OpGraph([op("o", "Mystery", output_bytes=(None,))], []),
-         [*("flops        unknown per step", "bytes        unknown accessed per step"),
-         "activations  1 forward tensor, unknown in all",
-         "  1  unknown  unknown  unknown  unknown  Mystery"]),
+        (
+            OpGraph(
+                [*(op(f"o{i}", "MatMul", flops=1) for i in range(3_000)), op("x", "MatMul")], []
+            ),
+            ["at least 3.00 kflop per step; known for 99.9 % of the ops that compute"],
+        ),
+        (
+            OpGraph([op("o", "Mystery", output_bytes=(None,))], []),
+            [
+                *("flops        unknown per step", "bytes        unknown accessed per step"),
+                "activations  1 forward tensor, unknown in all",
+                "  1  unknown  unknown  unknown  unknown  Mystery",
+            ],
+        ),
         # Long lists are cut and say so.
-        (OpGraph([op(f"h{i}", f"Kind{i}", device_kinds=HOST) for i in range(9)], []),
-         ["ops without a GPU kernel: 9; they run on the host\n", "  and 4 more\n"]),
-        (OpGraph([op(f"w{i}", "While", trips=i) for i in range(7)], []),
-         ["control flow: 7\n", "  and 2 more\n"]),
+        (
+            OpGraph([op(f"h{i}", f"Kind{i}", device_kinds=HOST) for i in range(9)], []),
+            ["ops without a GPU kernel: 9; they run on the host\n", "  and 4 more\n"],
+        ),
+        (
+            OpGraph([op(f"w{i}", "While", trips=i) for i in range(7)], []),
+            ["control flow: 7\n", "  and 2 more\n"],
+        ),
         (
             OpGraph(
                 [
@@ -112,13 +124,21 @@ def test_output_is_the_golden_one_but_for_what_is_not_known():
                 "  If choice, forward, one branch runs, 10.0 % of flops, 25.0 % of bytes\n",
             ],
         ),
-        (OpGraph([op("loop", "While", trips=3, flops=30)], []),
-         ["  While loop, forward, 3 trips, 100.0 % of flops, bytes unknown\n"]),
-        (model("in1 -> a", "a -> a2", "in2 -> b", "a2 b -> dot"),
-         ["towers: 1\n  2 towers meet in dot: a to a2 (2 layers), b (1 layer)\n",
-         "parallel branches: none\n"]),
-        (model("in -> s", "s -> a", "a s -> add"),
-         ["  1 branch and a direct way from s to add: a (1 layer)\n"]),
+        (
+            OpGraph([op("loop", "While", trips=3, flops=30)], []),
+            ["  While loop, forward, 3 trips, 100.0 % of flops, bytes unknown\n"],
+        ),
+        (
+            model("in1 -> a", "a -> a2", "in2 -> b", "a2 b -> dot"),
+            [
+                "towers: 1\n  2 towers meet in dot: a to a2 (2 layers), b (1 layer)\n",
+                "parallel branches: none\n",
+            ],
+        ),
+        (
+            model("in -> s", "s -> a", "a s -> add"),
+            ["  1 branch and a direct way from s to add: a (1 layer)\n"],
+        ),
         (
             OpGraph(
                 [op("a", "A", output_bytes=(4,)), op("b", "B")],
@@ -127,7 +147,7 @@ def test_output_is_the_golden_one_but_for_what_is_not_known():
             ["edges        1 with a tensor, bytes known for 100 %; 1 only orders its ends\n"],
         ),
     ],
-)  # fmt: skip
+)
 def test_what_is_cut_or_unknown_says_so(graph, lines):
     text = render_graph(summarize(graph), graph_file="g")
     assert [line for line in lines if line not in text] == []
