@@ -58,8 +58,14 @@ def laid_out(text):
     ("before", "after", "renamed", "gone", "new", "moved"),
     [
         # Layers that changed and got a number are the same layers.
-        ("conv_1:11:0 conv_2:22:1", "conv_1_1:12:0 conv_2_1:23:0 conv_2_2:33:0",
-         "conv_1:conv_1_1 conv_2:conv_2_1", "", "conv_2_2", "conv_2_1"),
+        (
+            "conv_1:11:0 conv_2:22:1",
+            "conv_1_1:12:0 conv_2_1:23:0 conv_2_2:33:0",
+            "conv_1:conv_1_1 conv_2:conv_2_1",
+            "",
+            "conv_2_2",
+            "conv_2_1",
+        ),
         # Of another name and the same ops; of the same name and other ops; of others both.
         ("a:1:0 b:2:1", "x:1:0 b:2:1", "a:x", "", "", ""),
         ("a:1:0 b:2:1", "a:9:0 b:2:1", "", "", "", ""),
@@ -72,10 +78,16 @@ def laid_out(text):
         ("p0:8:0 p1:4:0 p2:2:1", "p0:16:0 p1:8:0 p2:4:1", "", "", "", ""),
         ("p0:8:0 p1:4:0 p2:2:1", "p0:16:0 p1:8:0 p2:4:1 p3:2:1", "", "", "p3", ""),
         # Numbers that Keras counted shift with a layer put in before.
-        ("dense:a:0 dense_1:b:0 dense_2:c:1", "dense:x:0 dense_1:a:0 dense_2:b:0 dense_3:c:1",
-         "dense:dense_1 dense_1:dense_2 dense_2:dense_3", "", "dense", ""),
+        (
+            "dense:a:0 dense_1:b:0 dense_2:c:1",
+            "dense:x:0 dense_1:a:0 dense_2:b:0 dense_3:c:1",
+            "dense:dense_1 dense_1:dense_2 dense_2:dense_3",
+            "",
+            "dense",
+            "",
+        ),
     ],
-)  # fmt: skip
+)
 def test_layers_are_found_again_by_name_and_by_what_they_are_made_of(
     before, after, renamed, gone, new, moved
 ):

@@ -257,19 +257,31 @@ def test_a_problem_has_its_code_its_words_its_culprit_and_its_place(
     [
         (changed(copies=0, cuts=()), record(), "better: -1 copies per step"),
         (changed(bytes_across=500_000), record(), "better: -500 kB across per step"),
-        (changed(step_us=900), record(),
-         "better: the predicted step takes 10.0% less (1.00 ms -> 900 µs)"),
-        (changed(memory_bytes={**record().memory_bytes, ONE: {"variables": 1}}), record(),
-         "better: GPU:0 has a peak of 1 B, not 900 MB"),
+        (
+            changed(step_us=900),
+            record(),
+            "better: the predicted step takes 10.0% less (1.00 ms -> 900 µs)",
+        ),
+        (
+            changed(memory_bytes={**record().memory_bytes, ONE: {"variables": 1}}),
+            record(),
+            "better: GPU:0 has a peak of 1 B, not 900 MB",
+        ),
         # A verdict that rose, or fell by a hair.
         (changed(), record(standing=PredictedVerdict.CANNOT_TELL), "now faster than one device"),
-        (changed(standing=PredictedVerdict.CANNOT_TELL, single_step_us=1_490), record(),
-         "within doubt of one device"),
+        (
+            changed(standing=PredictedVerdict.CANNOT_TELL, single_step_us=1_490),
+            record(),
+            "within doubt of one device",
+        ),
         (replace(MOVED, step_us=900), record(), "moved: backward pass of upper"),
-        (changed(layers={"below": layer("11", ONE), "upper": layer("22", TWO)}), record(),
-         "renamed, which changes nothing: lower is below now"),
+        (
+            changed(layers={"below": layer("11", ONE), "upper": layer("22", TWO)}),
+            record(),
+            "renamed, which changes nothing: lower is below now",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_problem_is_told(after, before, note):
     found = judged(after, before)
     assert found.problems == ()

@@ -111,15 +111,21 @@ UNCLEAR = replace(SAME, pace=Slowdown.CANNOT_TELL, ratio=Interval(median=1.1, lo
     ("told", "status", "codes"),
     [
         (MeasuredCheck(devices="2 workers", first=SAME), Status.PASSED, []),
-        (MeasuredCheck(devices="2 workers", first=SLOWER, second=SLOWER), Status.FAILED,
-         [ProblemCode.MEASURED_SLOWER]),
+        (
+            MeasuredCheck(devices="2 workers", first=SLOWER, second=SLOWER),
+            Status.FAILED,
+            [ProblemCode.MEASURED_SLOWER],
+        ),
         (MeasuredCheck(devices="2 workers", first=SLOWER, second=SAME), Status.INCONCLUSIVE, []),
         (MeasuredCheck(devices="2 workers", first=UNCLEAR), Status.INCONCLUSIVE, []),
-        (MeasuredCheck(devices="2 workers", failure="it broke"), Status.FAILED,
-         [ProblemCode.DOES_NOT_RUN]),
+        (
+            MeasuredCheck(devices="2 workers", failure="it broke"),
+            Status.FAILED,
+            [ProblemCode.DOES_NOT_RUN],
+        ),
         (MeasuredCheck(devices="", unknown="8 devices need 8 cores"), Status.INCONCLUSIVE, []),
     ],
-)  # fmt: skip
+)
 def test_a_check_fails_only_on_two_races_or_where_nothing_runs(told, status, codes):
     found = with_measured(PASSED, told)
     assert (found.status, [problem.code for problem in found.problems]) == (status, codes)

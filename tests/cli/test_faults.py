@@ -71,60 +71,127 @@ def failing(advisor, tmp_path, monkeypatch):
     [
         # What is no Python.
         (bytes(range(256)) * 4, "", ["model.py: not a Python file: it holds null bytes"]),
-        ("NAME = 'Müller'\n".encode("latin-1"), "",
-         ["model.py:1: not valid Python: (unicode error)"]),
+        (
+            "NAME = 'Müller'\n".encode("latin-1"),
+            "",
+            ["model.py:1: not valid Python: (unicode error)"],
+        ),
         ("import os\n\ndef f(:\n    pass\n", "", ["model.py:3: not valid Python: invalid syntax"]),
         # What raises is shown at the user's line.
-        ("from pathlib import Path\n\nPath('words.txt').read_text('utf-8')\n", "",
-         ["model.py: UnicodeDecodeError: 'utf-8' codec can't decode byte 0xfc", "line 3"]),
-        ("import keras\n\nkeras.layers.Dense(units=-3)\n", "",
-         ["ValueError", 'model.py", line 3, in <module>']),
-        ("import no_such_module\n", "", ["No module named 'no_such_module'", "line 1",
-                                           "install it in the same environment as advisor"]),
-        ("get_ipython().system('ls')\n", "",
-         ["name 'get_ipython' is not defined", "delete these lines"]),
+        (
+            "from pathlib import Path\n\nPath('words.txt').read_text('utf-8')\n",
+            "",
+            ["model.py: UnicodeDecodeError: 'utf-8' codec can't decode byte 0xfc", "line 3"],
+        ),
+        (
+            "import keras\n\nkeras.layers.Dense(units=-3)\n",
+            "",
+            ["ValueError", 'model.py", line 3, in <module>'],
+        ),
+        (
+            "import no_such_module\n",
+            "",
+            [
+                "No module named 'no_such_module'",
+                "line 1",
+                "install it in the same environment as advisor",
+            ],
+        ),
+        (
+            "get_ipython().system('ls')\n",
+            "",
+            ["name 'get_ipython' is not defined", "delete these lines"],
+        ),
         ("import torch.nn as nn\n", "", ["not of PyTorch", "`advisor profile`"]),
-        ("class Halt(BaseException): pass\n\nraise Halt('here')\n", "",
-         ["Halt: here", 'model.py", line 3']),
-        (STEP.format(body="return tf.matmul(x, x)"), "",
-         ["train_step cannot be traced", 'model.py", line 5']),
-        (MODEL + ODD, "",
-         ["odd cannot be traced", "LookupError: no such data",
-          'model.py", line 12, in train_step']),
+        (
+            "class Halt(BaseException): pass\n\nraise Halt('here')\n",
+            "",
+            ["Halt: here", 'model.py", line 3'],
+        ),
+        (
+            STEP.format(body="return tf.matmul(x, x)"),
+            "",
+            ["train_step cannot be traced", 'model.py", line 5'],
+        ),
+        (
+            MODEL + ODD,
+            "",
+            [
+                "odd cannot be traced",
+                "LookupError: no such data",
+                'model.py", line 12, in train_step',
+            ],
+        ),
         # What is no model, and of several the one that was meant.
-        ("import keras\ndef f():\n    model = keras.Sequential([keras.layers.Dense(1)])\nf()\n",
-         "", ["the script ran to its end without a step, and no model found in it",
-              "looked first for a call of fit, a tf.function or Session.run"]),
-        ("import tensorflow as tf\ninputs = tf.zeros((2, 2))\n", "",
-         ["no model found",
-          "tf.function named train_step, training_step or step, and a keras.Model"]),
-        ("import keras\nclass Net(keras.Model):\n    pass\nmodel = Net()\n", "",
-         ["model (Net) does not say what inputs it takes",
-          "`dataset` (a tf.data.Dataset) or `inputs`"]),
-        (MODEL.replace("dataset", "data") + "model = first\ninputs = object()\n", "",
-         ["`inputs` is not made of tensors"]),
+        (
+            "import keras\ndef f():\n    model = keras.Sequential([keras.layers.Dense(1)])\nf()\n",
+            "",
+            [
+                "the script ran to its end without a step, and no model found in it",
+                "looked first for a call of fit, a tf.function or Session.run",
+            ],
+        ),
+        (
+            "import tensorflow as tf\ninputs = tf.zeros((2, 2))\n",
+            "",
+            [
+                "no model found",
+                "tf.function named train_step, training_step or step, and a keras.Model",
+            ],
+        ),
+        (
+            "import keras\nclass Net(keras.Model):\n    pass\nmodel = Net()\n",
+            "",
+            [
+                "model (Net) does not say what inputs it takes",
+                "`dataset` (a tf.data.Dataset) or `inputs`",
+            ],
+        ),
+        (
+            MODEL.replace("dataset", "data") + "model = first\ninputs = object()\n",
+            "",
+            ["`inputs` is not made of tensors"],
+        ),
         (MODEL, "", ["several models: first, second", "model.py:first"]),
         (MODEL, "model.py:third", ["nothing is called 'third'", "first", "second"]),
         (MODEL, "model.py:dataset", ["'dataset' is a"]),
-        (MODEL.replace('first.compile(loss="mse")\n', ""), "model.py:first --mode train",
-         ["first is not compiled"]),
+        (
+            MODEL.replace('first.compile(loss="mse")\n', ""),
+            "model.py:first --mode train",
+            ["first is not compiled"],
+        ),
         # What ends, hangs or harms the process.
-        ("import sys\n\nsys.exit(0)\n", "model.py:model",
-         ["called sys.exit(0)", 'model.py", line 3', '__name__ == "__main__"']),
-        ("import os\nprint('so far so good')\nos._exit(7)\n", "",
-         ["model.py: loading failed: loader exited with status 7", "so far so good"]),
-        ("import ctypes\n\n\ndef crash():\n    ctypes.string_at(0)\n\n\ncrash()\n", "",
-         ["model.py:5: loading failed: loader was killed by SIGSEGV"]),
-        ("n = 0\nwhile True: n += 1\n", "model.py --capture-timeout 2",
-         ["no step was seen within 2 s", "model.py:2:", "--capture-timeout"]),
-        (STEP.format(body="import time; time.sleep(60)"), "model.py --time-limit 2",
-         ["tracing failed: loader gave no answer within 2 s"]),
+        (
+            "import sys\n\nsys.exit(0)\n",
+            "model.py:model",
+            ["called sys.exit(0)", 'model.py", line 3', '__name__ == "__main__"'],
+        ),
+        (
+            "import os\nprint('so far so good')\nos._exit(7)\n",
+            "",
+            ["model.py: loading failed: loader exited with status 7", "so far so good"],
+        ),
+        (
+            "import ctypes\n\n\ndef crash():\n    ctypes.string_at(0)\n\n\ncrash()\n",
+            "",
+            ["model.py:5: loading failed: loader was killed by SIGSEGV"],
+        ),
+        (
+            "n = 0\nwhile True: n += 1\n",
+            "model.py --capture-timeout 2",
+            ["no step was seen within 2 s", "model.py:2:", "--capture-timeout"],
+        ),
+        (
+            STEP.format(body="import time; time.sleep(60)"),
+            "model.py --time-limit 2",
+            ["tracing failed: loader gave no answer within 2 s"],
+        ),
         (EATER, "", ["model.py:5: loading failed: loader used more than 2.0 GB", "smaller"]),
         # The fixture looks for what is left.
         ("import subprocess\nsubprocess.Popen(['sleep', '600'])\nraise KeyError('x')\n", "", []),
         (JUNK, "", ["loading failed: loader gave an answer that cannot be read (OSError"]),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_the_users_code_is_one_error(
     failing, tmp_path, monkeypatch, code, words, messages
 ):

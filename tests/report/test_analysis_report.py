@@ -239,10 +239,14 @@ CHANGES_AT = {"wins_from": swept(500_000, 0.96), "loses_at": swept(504_000, 0.98
     ("changes", "says"),
     [
         # A figure that is good enough today makes a split win, and not only would.
-        ({"bandwidth": replace(CROSSING, here=swept(50_000_000_000, 0.8))},
-         "bandwidth: a split (towers) wins from 38.0 GB/s on;"),
-        ({"latency": replace(NOWHERE, outcome=BreakEvenOutcome.CROSSES, **CHANGES_AT)},
-         "latency: a split (towers) wins up to 500 µs per copy;"),
+        (
+            {"bandwidth": replace(CROSSING, here=swept(50_000_000_000, 0.8))},
+            "bandwidth: a split (towers) wins from 38.0 GB/s on;",
+        ),
+        (
+            {"latency": replace(NOWHERE, outcome=BreakEvenOutcome.CROSSES, **CHANGES_AT)},
+            "latency: a split (towers) wins up to 500 µs per copy;",
+        ),
         # What wins nowhere and throughout names the end of what was tried.
         (
             {
@@ -252,12 +256,16 @@ CHANGES_AT = {"wins_from": swept(500_000, 0.96), "loses_at": swept(504_000, 0.98
             },
             "bandwidth: no split wins up to 150 GB/s (the most tried)",
         ),
-        ({"latency": replace(NOWHERE, outcome=BreakEvenOutcome.THROUGHOUT)},
-         "latency: a split wins up to 240 ms (the most tried)"),
-        ({"batch": replace(THROUGHOUT, changes=0)},
-         "batch: a split wins from 1 sample (the least tried) on"),
+        (
+            {"latency": replace(NOWHERE, outcome=BreakEvenOutcome.THROUGHOUT)},
+            "latency: a split wins up to 240 ms (the most tried)",
+        ),
+        (
+            {"batch": replace(THROUGHOUT, changes=0)},
+            "batch: a split wins from 1 sample (the least tried) on",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_line_says_where_a_split_wins(changes, says):
     bare = replace(FOUND, bandwidth=None, latency=None, batch=None)
     line, *_ = break_even_lines(replace(bare, **changes))

@@ -171,17 +171,23 @@ SMALL = tuple(
 @pytest.mark.parametrize(
     ("of", "answer"),
     [
-        (balance({(16, 16): 14, (24, 8): 11}, (24, 8)),
-         "do not split a batch of 32: GPU:0 alone makes 3,200 samples/s, the best split that "
-         "was tried, 24:8, 2,909, measured on 2 GPUs\n"),
-        (balance({}, (24, 8)),
-         "share a batch of 32 as 24:8: by the lines at most 4,000 samples/s, 1.50× an even "
-         "split"),
-        (replace(balance({(25, 7): 8}, (25, 7)), devices=SMALL, most=(25, 10)),
-         "share a batch of 32 as 25:7: 4,000 samples/s, more than one device holds, an even "
-         "split does not fit, measured on 2 GPUs\n"),
+        (
+            balance({(16, 16): 14, (24, 8): 11}, (24, 8)),
+            "do not split a batch of 32: GPU:0 alone makes 3,200 samples/s, the best split that "
+            "was tried, 24:8, 2,909, measured on 2 GPUs\n",
+        ),
+        (
+            balance({}, (24, 8)),
+            "share a batch of 32 as 24:8: by the lines at most 4,000 samples/s, 1.50× an even "
+            "split",
+        ),
+        (
+            replace(balance({(25, 7): 8}, (25, 7)), devices=SMALL, most=(25, 10)),
+            "share a batch of 32 as 25:7: 4,000 samples/s, more than one device holds, an even "
+            "split does not fit, measured on 2 GPUs\n",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_answer_says_what_it_rests_on(of, answer):
     assert render_balance(of).startswith(answer)
 
