@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from finding_evidence import measured_as
@@ -156,8 +153,8 @@ def test_predictions_say_what_does_not_fit_and_runs_whether_they_failed():
     assert alone.failure is None
     assert split.failure is CRASHED
     named = SimpleNamespace(candidates=(SPLIT,))
-    assert [each.label for each in candidates_to_run(known(), named)] == [SPLIT]  # type: ignore[arg-type]
-    assert candidates_to_run(known(too_large=SPLIT), named) == ()  # type: ignore[arg-type]
+    assert [each.label for each in candidates_to_run(known(), named)] == [SPLIT]
+    assert candidates_to_run(known(too_large=SPLIT), named) == ()
 
 
 def test_a_ratio_that_cannot_be_is_a_broken_law_of_that_candidate_alone():
@@ -174,14 +171,14 @@ def test_what_is_there_to_be_understood_runs_briefly_if_it_is_brief_and_nothing_
     split = replace(proposals.placements[SPLIT], label="alternating", family="alternating")
     answers = {"single": proposals.placements["single"], "alternating": split}
     found = predict(replace(proposals, answers=answers))
-    asked: Any = SimpleNamespace(candidates=None, steps=4)
+    asked = SimpleNamespace(candidates=None, steps=4)
     assert candidates_to_run(found, asked) == ()
     assert candidate_to_run_briefly(found, asked) is split
     assert candidate_to_run_briefly(known(), asked) is None
     # It takes 200 ns and more, eight times five steps as long as the budget of 20 s.
-    long: Any = SimpleNamespace(candidates=None, steps=10**8)
+    long = SimpleNamespace(candidates=None, steps=10**8)
     assert candidate_to_run_briefly(found, long) is None
-    named: Any = SimpleNamespace(candidates=("alternating",), steps=4)
+    named = SimpleNamespace(candidates=("alternating",), steps=4)
     assert candidate_to_run_briefly(found, named) is None
     assert candidates_to_run(found, named) == (split,)
 

@@ -186,7 +186,6 @@ DIMS = (32, 64, 64, 3, 3, 14, 14, 14, 14, 1)
 
 def test_an_op_that_is_one_kernel_takes_its_time_on_a_gpu_with_a_datasheet():
     time = kernel_time("linear", (1, 512, 512, 512), FACTS)
-    assert time.within is not None
     assert cost_of(PRODUCT, V100) == OpCost(
         time_ns=time.time_ns, basis=CostBasis.KERNEL, within=time.within
     )
@@ -217,7 +216,6 @@ def test_every_family_has_a_time_on_every_preset(family):
 
 def test_products_on_matrix_units_are_assumed_and_those_without_are_on_record():
     a100 = device_preset("A100", name="GPU:0")
-    assert PRODUCT.kernel is not None
     plain = PRODUCT._replace(kernel=PRODUCT.kernel._replace(arithmetic=Arithmetic.FLOAT32))
     assert cost_of(PRODUCT, a100).basis is CostBasis.KERNEL_ASSUMED
     assert cost_of(plain, a100).basis is CostBasis.KERNEL
