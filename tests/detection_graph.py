@@ -9,11 +9,17 @@ scores above a threshold, their boxes clipped, non-maximum suppression, then the
 classes. Loops are those of TensorFlow 1 (Enter, Switch, Merge).
 """
 
+from __future__ import annotations
+
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 v1 = tf.compat.v1
 
@@ -33,31 +39,31 @@ _MOST = 100
 class _Weights:
     """Draws the constants of a network."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._random = np.random.default_rng(0)
 
-    def drawn(self, *shape):
+    def drawn(self, *shape: int) -> tf.Tensor:
         fan_in = max(1, int(np.prod(shape[:-1])))
         values = self._random.normal(0, (2 / fan_in) ** 0.5, shape)
         return tf.constant(values, tf.float32)
 
-    def convolved(self, flow, filters, size, stride=1):
+    def convolved(self, flow: tf.Tensor, filters: int, size: int, stride: int = 1) -> tf.Tensor:
         kernel = self.drawn(size, size, flow.shape[-1], filters)
         return self._normalised(tf.nn.conv2d(flow, kernel, stride, "SAME"))
 
-    def depthwise(self, flow, stride):
+    def depthwise(self, flow: tf.Tensor, stride: int) -> tf.Tensor:
         kernel = self.drawn(3, 3, flow.shape[-1], 1)
         strides = (1, stride, stride, 1)
         return self._normalised(tf.nn.depthwise_conv2d(flow, kernel, strides, "SAME"))
 
-    def predicted(self, flow, anchors, numbers):
+    def predicted(self, flow: tf.Tensor, anchors: int, numbers: int) -> tf.Tensor:
         """Return so many numbers for each anchor of a feature map."""
         kernel = self.drawn(1, 1, flow.shape[-1], anchors * numbers)
         found = tf.nn.bias_add(tf.nn.conv2d(flow, kernel, 1, "SAME"), tf.zeros(anchors * numbers))
         batch = v1.shape(flow)[0]
         return tf.reshape(found, tf.stack([batch, -1, numbers]))
 
-    def _normalised(self, flow):
+    def _normalised(self, flow: tf.Tensor) -> tf.Tensor:
         filters = flow.shape[-1]
         scale, offset = tf.ones(filters), tf.zeros(filters)
         found, *_ = v1.nn.fused_batch_norm(
@@ -66,7 +72,7 @@ class _Weights:
         return tf.nn.relu6(found)
 
 
-def detector(height, width, classes):
+def detector(height: int, width: int, classes: int) -> tf.Graph:
     """Return the graph for one image; its outputs are boxes, scores, classes and their number."""
     v1.disable_control_flow_v2()
     graph = tf.Graph()
@@ -100,11 +106,11 @@ def detector(height, width, classes):
     return graph
 
 
-def _resized(image):
+def _resized(image: tf.Tensor) -> tf.Tensor:
     return tf.squeeze(v1.image.resize_bilinear(tf.expand_dims(image, 0), (PIXELS, PIXELS)), 0)
 
 
-def _feature_maps(flow, weights):
+def _feature_maps(flow: tf.Tensor, weights: _Weights) -> list[tf.Tensor]:
     flow = weights.convolved(flow, 32, 3, 2)
     found = []
     for i, (filters, stride) in enumerate(_SEPARABLE, 1):
@@ -117,7 +123,7 @@ def _feature_maps(flow, weights):
     return found
 
 
-def _grid(flow, count):
+def _grid(flow: tf.Tensor, count: int) -> tf.Tensor:
     """Return the anchors of a feature map: y, x, height and width of each."""
     shape = v1.shape(flow)
     rows, columns = shape[1], shape[2]
@@ -131,7 +137,7 @@ def _grid(flow, count):
     return tf.concat([centres, extents], 1)
 
 
-def _decoded(codes, anchors):
+def _decoded(codes: tf.Tensor, anchors: tf.Tensor) -> tf.Tensor:
     """Return the corners of boxes: y and x of both."""
     shape = v1.shape(codes)
     tiled = tf.reshape(tf.tile(tf.expand_dims(anchors, 0), tf.stack([shape[0], 1, 1])), [-1, 4])
@@ -143,7 +149,9 @@ def _decoded(codes, anchors):
     return tf.reshape(tf.transpose(corners), tf.stack([shape[0], shape[1], 4]))
 
 
-def _selected(boxes, scores, classes):
+def _selected(
+    boxes: tf.Tensor, scores: tf.Tensor, classes: int
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return the best boxes of one image, their scores and classes, and how many there are."""
     parts = []
     for label in range(classes):
@@ -161,7 +169,7 @@ def _selected(boxes, scores, classes):
     return padded[0], padded[1], padded[2], number
 
 
-def _of_class(boxes, scores, label):
+def _of_class(boxes: tf.Tensor, scores: tf.Tensor, label: int) -> list[tf.Tensor]:
     number = v1.shape(scores)[0]
     own = tf.reshape(tf.slice(scores, [0, label], tf.stack([number, 1])), [-1])
     likely = _gathered([boxes, own], tf.where(tf.greater(own, 0.3)))
@@ -175,40 +183,40 @@ def _of_class(boxes, scores, label):
     return [*chosen, tf.zeros_like(chosen[1]) + float(label)]
 
 
-def _clipped(fields):
+def _clipped(fields: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Return the boxes that have something within the image, clipped, with their fields."""
     top, left, bottom, right = tf.split(fields[0], 4, 1)
-    clip = lambda x: tf.maximum(tf.minimum(x, 1.0), 0.0)  # noqa: E731
+    clip: Callable[[tf.Tensor], tf.Tensor] = lambda x: tf.maximum(tf.minimum(x, 1.0), 0.0)  # noqa: E731
     boxes = tf.concat([clip(top), clip(left), clip(bottom), clip(right)], 1)
     top, left, bottom, right = tf.split(boxes, 4, 1)
     area = tf.squeeze((bottom - top) * (right - left), [1])
     return _gathered([boxes, *fields[1:]], tf.where(tf.greater(area, 0.0)))
 
 
-def _gathered(fields, where):
+def _gathered(fields: Sequence[tf.Tensor], where: tf.Tensor) -> list[tf.Tensor]:
     chosen = tf.cast(tf.reshape(where, [-1]), tf.int32)
     return [tf.gather(each, chosen) for each in fields]
 
 
-def _sorted(fields):
+def _sorted(fields: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     _, order = tf.nn.top_k(fields[1], v1.shape(fields[1])[0])
     return [tf.gather(each, order) for each in fields]
 
 
-def _padded(tensor, number):
+def _padded(tensor: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
     rest = tensor.shape[1:].as_list()
     cut = tf.slice(tensor, [0] * (1 + len(rest)), tf.stack([number, *rest]))
     padding = tf.stack([[0, _MOST - number], *([0, 0] for _ in rest)])
     return tf.reshape(tf.pad(cut, padding), [_MOST, *rest])
 
 
-def write(path, height, width, classes):
+def write(path: str, height: int, width: int, classes: int) -> None:
     """Write the graph into a file."""
     graph = detector(height, width, classes)
     Path(path).write_bytes(graph.as_graph_def().SerializeToString())
 
 
-def main():
+def main() -> None:
     """Write the graph that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file")

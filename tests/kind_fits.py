@@ -5,6 +5,8 @@ launch overhead added to every predicted op. Kinds are ordered by measured time.
 the tables lacks are left out.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -31,7 +33,7 @@ class KindFit:
 
 def fit_by_kind(graph, predicted, measured, launch_overhead_ns):
     """Return the fit of every kind, the one that takes longest first."""
-    totals = defaultdict(lambda: [0, 0, 0])
+    totals: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for op in graph.ops:
         if op.name not in predicted.costs or op.name not in measured.costs:
             continue
@@ -55,7 +57,7 @@ def fit_by_kind(graph, predicted, measured, launch_overhead_ns):
 
 def leading(fits, share):
     """Return the first kinds that together make up at least ``share`` of the measured time."""
-    found = []
+    found: list[KindFit] = []
     covered = 0.0
     for fit in fits:
         if covered >= share:

@@ -12,11 +12,17 @@ the backward pass of both towers on one device, have unequal towers, or send muc
 Left out: functional models, whose scopes Keras 3 drops; strategies; more than two devices.
 """
 
+from __future__ import annotations
+
 import argparse
 import random
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 STYLES = ("function", "fit", "session")
 KINDS = ("dense", "conv", "embedding")
@@ -72,7 +78,7 @@ class SplitScript:
     text: str = ""
 
     @property
-    def features(self):
+    def features(self) -> dict[str, object]:
         """What tells it from others, in short."""
         return {
             "style": self.style,
@@ -84,7 +90,7 @@ class SplitScript:
         }
 
 
-def split_script(seed):
+def split_script(seed: int) -> SplitScript:
     """Return the script of a seed."""
     draw = random.Random(f"split script {seed}")
     is_heavy = seed % 2 == 0
@@ -116,7 +122,9 @@ def split_script(seed):
     return SplitScript(**fields, text=text)
 
 
-def _tower(draw, kind, batch, optimizer, took_ms, top):
+def _tower(
+    draw: random.Random, kind: str, batch: int, optimizer: str, took_ms: float, top: int
+) -> Tower:
     """Return the widest tower that takes so long a training step, at most."""
     drawn = Tower(
         kind=kind,
@@ -128,13 +136,13 @@ def _tower(draw, kind, batch, optimizer, took_ms, top):
     )
     widths = range(_NARROWEST, _WIDEST)
 
-    def estimate_ms(width):
+    def estimate_ms(width: int) -> float:
         return estimated_ms(replace(drawn, width=width), batch, optimizer)
 
     return replace(drawn, width=widths[max(0, bisect_right(widths, took_ms, key=estimate_ms) - 1)])
 
 
-def estimated_ms(tower, batch, optimizer):
+def estimated_ms(tower: Tower, batch: int, optimizer: str) -> float:
     """Return what a training step of a tower takes on one core, roughly."""
     width, is_conv = tower.width, tower.kind == "conv"
     first = {"conv": 3, "dense": tower.size, "embedding": width}[tower.kind]
@@ -148,16 +156,16 @@ def estimated_ms(tower, batch, optimizer):
     return flop / _FLOP_PER_MS[tower.kind] + weights * _MS_PER_WEIGHT[optimizer]
 
 
-def _indented(lines, levels=1):
+def _indented(lines: Sequence[str], levels: int = 1) -> list[str]:
     return [f"{'    ' * levels}{line}" if line else "" for line in lines]
 
 
-def _under(device, lines):
+def _under(device: str | None, lines: Sequence[str]) -> list[str]:
     """Return lines within a scope, as they are for no device."""
     return list(lines) if device is None else [f'with tf.device("{device}"):', *_indented(lines)]
 
 
-def _data_lines(script):
+def _data_lines(script: SplitScript) -> list[str]:
     """Return lines that make up samples, four batches of them."""
     lines = [f"BATCH = {script.batch}", "SAMPLES = 4 * BATCH", "numbers = np.random.default_rng(7)"]
     for side, tower in (("left", script.left), ("right", script.right)):
@@ -170,7 +178,7 @@ def _data_lines(script):
     return [*lines, 'wanted_data = numbers.normal(size=(SAMPLES, 1)).astype("float32")', ""]
 
 
-def _sample(tower):
+def _sample(tower: Tower) -> tuple[int, ...]:
     return (tower.size, tower.size, 3) if tower.kind == "conv" else (tower.size,)
 
 
@@ -191,7 +199,7 @@ _BUILT = [
 ]
 
 
-def _layers(tower):
+def _layers(tower: Tower) -> list[str]:
     """Return the layers of a tower as an expression, and their input's shape."""
     if tower.kind == "conv":
         layer = f'tf.keras.layers.Conv2D({tower.width}, 3, padding="same", activation="relu")'
@@ -206,7 +214,7 @@ def _layers(tower):
     return ["built(", "    [", *_indented(lines, 2), "    ],", f"    {shape},", ")"]
 
 
-def _built_towers(script, prefix=""):
+def _built_towers(script: SplitScript, prefix: str = "") -> list[str]:
     lines = []
     for side, tower, device in zip(SIDES, (script.left, script.right), DEVICES, strict=True):
         first, *rest = _layers(tower)
@@ -219,7 +227,7 @@ def _built_towers(script, prefix=""):
 _LOSS = "loss = tf.reduce_mean(tf.square({through} - wanted))"
 
 
-def _function_lines(script):
+def _function_lines(script: SplitScript) -> list[str]:
     loss = _LOSS.format(through="through(head, tf.concat([left, right], 1))")
     weights = [
         f"{name}_weights = [w for layer in {layers} for w in layer.trainable_variables]"
@@ -258,7 +266,7 @@ def _function_lines(script):
     ]
 
 
-def _step_lines(script, loss, of):
+def _step_lines(script: SplitScript, loss: str, of: str) -> list[str]:
     """Return lines that compute a loss and all gradients, each tower where it stands or not."""
     forward = [f"{side} = through({of}{side}_tower, {side}_batch)" for side in SIDES]
     if not script.is_apart:
@@ -285,7 +293,7 @@ def _step_lines(script, loss, of):
     return [*lines, "gradients = left_gradients + right_gradients + own"]
 
 
-def _fit_lines(script):
+def _fit_lines(script: SplitScript) -> list[str]:
     weights = [
         f"self.{name}_weights = [w for layer in self.{layers} for w in layer.trainable_variables]"
         for name, layers in (("left", "left_tower"), ("right", "right_tower"), ("head", "head"))
@@ -368,7 +376,7 @@ _TF1 = [
 ]
 
 
-def _session_tower(side, tower):
+def _session_tower(side: str, tower: Tower) -> list[str]:
     """Return the lines of a tower, which leave its top under the name of the side."""
     lines = [f"x = {side}_batch"]
     if tower.kind == "embedding":
@@ -383,7 +391,7 @@ def _session_tower(side, tower):
     return [*lines, f'{side} = dense("{side}_top", x, {tower.top})']
 
 
-def _session_lines(script):
+def _session_lines(script: SplitScript) -> list[str]:
     lines = [
         '"""Two towers, each on a GPU of its own, in a session of TensorFlow 1."""',
         "",
@@ -429,7 +437,7 @@ def _session_lines(script):
     ]
 
 
-def main():
+def main() -> None:
     """Write the script of a seed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("seed", type=int)
