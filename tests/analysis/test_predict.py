@@ -108,16 +108,14 @@ def test_a_break_even_says_of_today_what_was_measured_and_of_a_split_that_failed
     assert found.corrections[name] == pytest.approx(1.5 / predicted.ratio)
     assert best.split != name or best.ratio == pytest.approx(1.5)
     known = forecast(op_ns=60, doubt=DOUBT)
-    wrong = candidate("alternating-ops", 0.5, None)
-    wrong = replace(
-        wrong, failure=CandidateFailure(kind=FailureKind.WRONG_RESULT, message="off by 2")
-    )
+    wrong = replace(candidate("alternating-ops", 0.5, None), failure=WRONG)
     found = break_even_of(known, [wrong], None, EFFORT)
     told = () if found is None else found.sweeps()
     assert all(point.best.split != "alternating-ops" for sweep in told for point in sweep.points)
 
 
 SPLIT = "alternating-ops"
+WRONG = CandidateFailure(kind=FailureKind.WRONG_RESULT, message="off by 2")
 TOO_LARGE = CandidateFailure(kind=FailureKind.DOES_NOT_FIT, message="lacks 1 MB")
 CRASHED = CandidateFailure(kind=FailureKind.CRASHED, message="killed")
 
@@ -227,18 +225,15 @@ def half(label="towers"):
 def ran(ratios, failed=None):
     """Return results of splits that took so many times as long as the single device."""
 
-    def outcome(ratio, failure):
-        measured = replace(
-            measured_as(round(ratio * ALONE_NS)), rounds=((round(ratio * ALONE_NS),),) * 5
-        )
-        return CandidateRun(measured=measured, comparison=None, failure=failure, files=None)
+    def rounds(ratio, failure=None):
+        found = outcome(round(ratio * ALONE_NS), failure=failure)
+        return replace(found, measured=replace(found.measured, rounds=found.measured.rounds * 5))
 
-    wrong = CandidateFailure(kind=FailureKind.WRONG_RESULT, message="differs")
     return RunResults(
         outcomes={
-            "single": outcome(1.0, None),
-            **{label: outcome(ratio, None) for label, ratio in ratios.items()},
-            **{label: outcome(ratio, wrong) for label, ratio in (failed or {}).items()},
+            "single": rounds(1.0),
+            **{label: rounds(ratio) for label, ratio in ratios.items()},
+            **{label: rounds(ratio, WRONG) for label, ratio in (failed or {}).items()},
         }
     )
 
@@ -264,8 +259,7 @@ def test_nothing_runs_that_does_not_fit_or_promise_to_be_worth_it():
     before = foreseen_with(SHORT_NS, half())
     assert refine(before, ran({SPLIT: 3.0}), EFFORT) is None
     before = foreseen_with(LONG_NS, half(), is_searched=False)
-    short = CandidateFailure(kind=FailureKind.DOES_NOT_FIT, message="lacks 1 MB")
-    towers = replace(before.predicted["towers"], too_large=short)
+    towers = replace(before.predicted["towers"], too_large=TOO_LARGE)
     before = replace(before, predicted={**before.predicted, "towers": towers})
     assert refine(before, ran({SPLIT: 1.1}), EFFORT) is None
 
