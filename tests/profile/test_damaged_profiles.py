@@ -117,73 +117,80 @@ for path in sys.argv[1:]:
     before = before or most()
     print(json.dumps([said, most() - before, time.process_time() - start]))
 """
-# A gigabyte in a megabyte, and what is packed as traces are.
-BOMB = gzip.compress(b"[" + b" " * 9_999_999) * 100
-EVENTS = json.dumps([chrome("gemm", i) for i in range(90_000)]).encode()
 PLANES = "is corrupt: it has more than 100,000 planes and lines"
+
+
+def events(names):
+    return json.dumps([chrome(name, i) for i, name in enumerate(names)]).encode()
+
+
+# Each with what makes it, and what it is refused with.
 LARGE = {
-    "bomb": ("b.json.gz", BOMB, "is packed more densely than any trace"),
-    "packed": ("t.json.gz", gzip.compress(EVENTS), ""),
-    "planes": ("p.xplane.pb", b"\x0a\x00" * 2_000_000, PLANES),
-    "lines": ("p.xplane.pb", b"\x0a\x80\x92\xf4\x01" + b"\x1a\x00" * 2_000_000, PLANES),
-    "lists": ("t.json", b'{"x": [' + b"[]," * 10_000_000 + b'1], "traceEvents": []}', "no GPU at"),
-    "long-event": ("t.json", b'[{"a": "' + b"x" * 30_000_000 + b'"}]', "is corrupt"),
-    "deep": ("t.json", b"[" * 30_000_000, "is corrupt"),
-    "names": (
-        "t.json",
-        json.dumps([chrome(f"k{i}", i) for i in range(150_000)]).encode(),
-        "more than 100,000 names",
+    # A gigabyte in a megabyte.
+    "bomb.json.gz": (
+        lambda: gzip.compress(b"[" + b" " * 9_999_999) * 100,
+        "is packed more densely than any trace",
     ),
-    "newlines": ("n.txt", NVPROF.encode() + b"\n" * 8_000_000, ""),
-    "spaces": ("n.txt", NVPROF.encode() + b" " * 40_000_000, ""),
-    "section": ("n.txt", NVPROF.encode() + b"==7== A" + b" " * 40_000_000, ""),
-    "rows": (
-        "n.txt",
-        b"Profiling result:\n" + b"0.0% 1s 1 1s 1s 1s a\n" * 1_000_000,
+    "packed.json.gz": (lambda: gzip.compress(events(["gemm"] * 90_000)), ""),
+    "planes.xplane.pb": (lambda: b"\x0a\x00" * 2_000_000, PLANES),
+    "lines.xplane.pb": (lambda: b"\x0a\x80\x92\xf4\x01" + b"\x1a\x00" * 2_000_000, PLANES),
+    "lists.json": (
+        lambda: b'{"x": [' + b"[]," * 10_000_000 + b'1], "traceEvents": []}',
+        "no GPU at work",
+    ),
+    "long-event.json": (lambda: b'[{"a": "' + b"x" * 30_000_000 + b'"}]', "is corrupt"),
+    "deep.json": (lambda: b"[" * 30_000_000, "is corrupt"),
+    "names.json": (lambda: events(f"k{i}" for i in range(150_000)), "more than 100,000 names"),
+    "newlines.txt": (lambda: NVPROF.encode() + b"\n" * 8_000_000, ""),
+    "spaces.txt": (lambda: NVPROF.encode() + b" " * 40_000_000, ""),
+    "section.txt": (lambda: NVPROF.encode() + b"==7== A" + b" " * 40_000_000, ""),
+    "rows.txt": (
+        lambda: b"Profiling result:\n" + b"0.0% 1s 1 1s 1s 1s a\n" * 1_000_000,
         "100,000 rows",
     ),
-    "copies": ("t.csv", GPU_TRACE.encode() + b"1,1,1,1,a (0),,,[CUDA memcpy DtoH]\n" * 100_000, ""),
-    "long-row": ("t.csv", GPU_TRACE.encode() + b"1,1,1,1,a (0),,," + b"a" * 40_000_000, ""),
-    "kernels": (
-        "t.csv",
-        GPU_TRACE.encode() + b"".join(b"1,1,,,a (0),,,k%d\n" % i for i in range(150_000)),
+    "copies.csv": (
+        lambda: GPU_TRACE.encode() + b"1,1,1,1,a (0),,,[CUDA memcpy DtoH]\n" * 100_000,
+        "",
+    ),
+    "long-row.csv": (lambda: GPU_TRACE.encode() + b"1,1,1,1,a (0),,," + b"a" * 40_000_000, ""),
+    "kernels.csv": (
+        lambda: GPU_TRACE.encode() + b"".join(b"1,1,,,a (0),,,k%d\n" % i for i in range(150_000)),
         "more than 100,000 names",
     ),
 }
-
-
-def unpacked_bytes(kind):
-    """Return how much a file holds; a bomb may take no more than an empty one."""
-    _, content, _ = LARGE[kind]
-    return {"bomb": 0, "packed": len(EVENTS)}.get(kind, len(content))
 
 
 @pytest.fixture(scope="module")
 def readings(tmp_path_factory):
     """Read all in one process, by size: what one has taken a later one may take as well."""
     folder = tmp_path_factory.mktemp("large")
-    paths = {}
-    for kind in sorted(LARGE, key=unpacked_bytes):
-        name, content, _ = LARGE[kind]
-        paths[kind] = folder / f"{kind}-{name}"
-        paths[kind].write_bytes(content)
+    sizes = {}
+    for name, (make, _) in LARGE.items():
+        content = make()
+        (folder / name).write_bytes(content)
+        sizes[name] = len(content)
+    # What is packed may take what it unpacks to; the bomb, nothing.
+    sizes |= {"bomb.json.gz": 0, "packed.json.gz": len(events(["gemm"] * 90_000))}
+    names = sorted(LARGE, key=sizes.get)
     first = [folder / f"sound{reader.suffix}" for reader in READERS.values()]
     for path, reader in zip(first, READERS.values(), strict=True):
         path.write_bytes(reader.seal(reader.sound))
     ran = subprocess.run(
-        [sys.executable, "-c", READER, *first, *paths.values()], capture_output=True, check=False
+        [sys.executable, "-c", READER, *first, *(folder / name for name in names)],
+        capture_output=True,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr
     lines = ran.stdout.splitlines()[len(first) :]
-    return {kind: (paths[kind], json.loads(line)) for kind, line in zip(paths, lines, strict=True)}
+    return {name: (sizes[name], *json.loads(line)) for name, line in zip(names, lines, strict=True)}
 
 
-@pytest.mark.parametrize("kind", LARGE)
-def test_what_would_fill_the_memory_does_not(readings, kind):
-    path, (said, grown, took_s) = readings[kind]
-    *_, refused = LARGE[kind]
+@pytest.mark.parametrize("name", LARGE)
+def test_what_would_fill_the_memory_does_not(readings, name):
+    size_bytes, said, grown, took_s = readings[name]
+    _, refused = LARGE[name]
     assert refused in said
     assert bool(said) == bool(refused)
-    assert not said or str(path) in said
-    assert grown < MOST_BYTES + 3 * unpacked_bytes(kind)
+    assert not said or f"/{name}" in said
+    assert grown < MOST_BYTES + 3 * size_bytes
     assert took_s < LIMIT_S
