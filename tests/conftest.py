@@ -8,7 +8,6 @@ import sample_calibration
 from command_runs import children_left, run_here
 from drawn_cases import AT_NIGHT
 from hypothesis import HealthCheck, settings
-from network_lab.lab import lab, refusal
 
 from placement_advisor.machine import calibration, this_machine
 from placement_advisor.machine.calibration import calibration_fingerprint
@@ -124,12 +123,3 @@ def advisor(fork_server, tmp_path, monkeypatch):
         path.name for path in temp.iterdir() if not path.name.startswith(("pymp-", "__pycache__"))
     ]
     assert left == []
-
-
-@pytest.fixture
-def network_lab():
-    """Makes hosts in namespaces with cables between them; see `network_lab.lab`."""
-    reason = refusal()
-    if reason is not None:
-        pytest.skip(reason)
-    return lab

@@ -3,11 +3,8 @@
 A type that is used once stands where it is used; one that is used more often is a definition.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -22,7 +19,7 @@ from placement_advisor.results.plans import Balance, Scaling, Search
 from placement_advisor.results.steps import Profile, Simulation, Trace
 
 SCHEMAS = Path(contracts.__file__).parent / "schemas"
-TYPES: dict[str, Any] = {
+TYPES = {
     "acceptance": Acceptance,
     "analysis": Analysis,
     "balance": Balance,
@@ -46,12 +43,12 @@ _MOST = 2**53  # Beyond it bounds are those of the machine.
 _NOISE = ("title", "default", "maxLength")
 
 
-def schema_text(name: str) -> str:
+def schema_text(name):
     """Return the schema of a contract as its file has it."""
     return json.dumps(_schema(of_types(name)), indent=2, ensure_ascii=False) + "\n"
 
 
-def of_types(name: str) -> dict[str, Any]:
+def of_types(name):
     """Return the schema of a contract as Pydantic makes it, each type a definition."""
     kind = TYPES[name]
     config = kind.__pydantic_config__
@@ -62,7 +59,7 @@ def of_types(name: str) -> dict[str, Any]:
         kind.__pydantic_config__ = config
 
 
-def _schema(raw: dict[str, Any]) -> dict[str, Any]:
+def _schema(raw):
     definitions = raw.pop("$defs", {})
     text = json.dumps([raw, definitions])
     often = {name for name in definitions if text.count(f'"#/$defs/{name}"') > 1}
@@ -73,7 +70,7 @@ def _schema(raw: dict[str, Any]) -> dict[str, Any]:
     return {**found, "$defs": kept} if kept else found
 
 
-def _plain(schema: Any, definitions: dict[str, Any], often: set[str]) -> Any:
+def _plain(schema, definitions, often):
     """Return a part of a schema without noise, in the few forms that the page knows."""
     if isinstance(schema, list):
         return [_plain(each, definitions, often) for each in schema]
@@ -105,14 +102,14 @@ def _plain(schema: Any, definitions: dict[str, Any], often: set[str]) -> Any:
     return _merged(found)
 
 
-def _value(schema: Any, is_required: bool, definitions: dict[str, Any], often: set[str]) -> Any:
+def _value(schema, is_required, definitions, often):
     if not is_required:  # It is absent then, never null.
         first, *_ = schema.get("anyOf", [schema])
         schema = {**{k: v for k, v in schema.items() if k != "anyOf"}, **first}
     return _plain(schema, definitions, often)
 
 
-def _merged(schema: dict[str, Any]) -> dict[str, Any]:
+def _merged(schema):
     """Return a choice between something and null as one type that may be null."""
     choices = schema.pop("anyOf", None)
     if choices is None:
@@ -131,7 +128,7 @@ def _merged(schema: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def main() -> None:
+def main():
     """Write the schemas."""
     for name in TYPES:
         (SCHEMAS / f"{name}.schema.json").write_text(schema_text(name), encoding="utf-8")

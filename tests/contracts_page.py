@@ -5,30 +5,24 @@ each type in it, in the order in which they are met. A type that an earlier cont
 twice. The rest of the page is written by hand.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from contract_schemas import TYPES, of_types
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "contracts.md"
 _TABLES = re.compile(r"^<!-- fields of (\w+) -->\n(?:(?!#).*\n)*", re.MULTILINE)
 
 
-def with_tables(page: str) -> str:
+def with_tables(page):
     """Return the page with the tables that the types make of it now.
 
     Raises:
         ValueError: a contract has no place.
     """
-    told: list[Any] = []
+    told = []
 
-    def tables(comment: re.Match[str]) -> str:
+    def tables(comment):
         (name,) = comment.groups()
         raw = of_types(name)
         parts = [f"<!-- fields of {name} -->\n"]
@@ -43,15 +37,15 @@ def with_tables(page: str) -> str:
     return _TABLES.sub(tables, page)
 
 
-def _types(raw: dict[str, Any], title: str) -> Iterator[tuple[str, list[str]]]:
+def _types(raw, title):
     """Yield each type with its rows, from the outermost one inwards."""
     definitions = raw.get("$defs", {})
-    waiting, seen = {title: raw}, set[str]()
+    waiting, seen = {title: raw}, set()
     while waiting:
         title, schema = next(iter(waiting.items()))
         del waiting[title]
         seen.add(title)
-        rows, inner = [], dict[str, Any]()
+        rows, inner = [], {}
         for field, value in schema["properties"].items():
             kind, mark = _kind(value, definitions, inner), ""
             if field not in schema.get("required", ()):  # It is absent, and never null.
@@ -62,7 +56,7 @@ def _types(raw: dict[str, Any], title: str) -> Iterator[tuple[str, list[str]]]:
         yield title, rows
 
 
-def _kind(schema: dict[str, Any], definitions: dict[str, Any], inner: dict[str, Any]) -> str:
+def _kind(schema, definitions, inner):
     """Return a type in short; ``inner`` takes the types in it that have a table of their own."""
     if "anyOf" in schema:
         kinds = [_kind(each, definitions, inner) for each in schema["anyOf"]]
@@ -91,7 +85,7 @@ def _kind(schema: dict[str, Any], definitions: dict[str, Any], inner: dict[str, 
     return short.get(str(kind), str(kind))
 
 
-def _meaning(schema: dict[str, Any]) -> str:
+def _meaning(schema):
     return " ".join(schema.get("description", "").replace("``", "`").split())
 
 

@@ -170,7 +170,7 @@ def damaged(content, draw):
 
 def _with_other_words(text, draw):
     """Return JSON or TOML in which values, names and signs are others, gone, doubled or swapped."""
-    tokens: list[bytes] = _TOKEN.findall(text)
+    tokens = _TOKEN.findall(text)
     for _ in range(draw.randint(1, 3)):
         at = draw.randrange(len(tokens))
         way = draw.randrange(4)

@@ -4,19 +4,11 @@ Pages of findings ship with the package and are pages of the site as well. A lin
 outside of docs/ is its text alone: the site has pages, the repository has files.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from posixpath import dirname, normpath, relpath
-from typing import TYPE_CHECKING
 
 from mkdocs.structure.files import File
-
-if TYPE_CHECKING:
-    from mkdocs.config.defaults import MkDocsConfig
-    from mkdocs.structure.files import Files
-    from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 FINDINGS = "placement_advisor/analysis/findings/pages"
@@ -24,20 +16,20 @@ _SHELF = "reference/findings"
 _LEAVING = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)#\s]+)(#[^)]*)?\)")
 
 
-def on_files(files: Files, config: MkDocsConfig) -> Files:
+def on_files(files, config):
     """Add the pages of findings."""
     for path in sorted((ROOT / FINDINGS).glob("*.md")):
         files.append(File.generated(config, f"{_SHELF}/{path.name}", abs_src_path=str(path)))
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown, page, config, files):
     """Return a page without links that leave the site."""
     folder = dirname(page.file.src_uri)
     return _LEAVING.sub(lambda link: _within(folder, *link.groups("")), markdown)
 
 
-def _within(folder: str, text: str, target: str, anchor: str) -> str:
+def _within(folder, text, target, anchor):
     path = normpath(f"docs/{folder}/{target}")
     if path.startswith("docs/"):
         return f"[{text}]({target}{anchor})"

@@ -1,7 +1,5 @@
 """Models by hand: layers of one op each, from a list of who reads what."""
 
-from __future__ import annotations
-
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 
@@ -12,7 +10,7 @@ def model(*wires, kinds=None):
     A name with ``in`` in front is an input; every other is a layer of one MatMul, unless
     ``kinds`` says otherwise.
     """
-    ops: dict[str, Op] = {}
+    ops = {}
     edges = []
     for wire in wires:
         sources, _, target = wire.partition("->")

@@ -57,15 +57,6 @@ class PlacedStep:
         links = tuple(replace(link, **changes) for link in self.cluster.links)
         return replace(self, cluster=replace(self.cluster, links=links))
 
-    def with_free_copies(self):
-        return self.with_links(
-            latency_ns=0,
-            bandwidth_bytes_per_s=1e18,
-            curve=(),
-            sender=NO_COPY_WORK,
-            receiver=NO_COPY_WORK,
-        )
-
 
 def place(device_of):
     return Placement(label="a placement", family="test", device_of=device_of, rationale="")
@@ -327,9 +318,9 @@ def placed_steps(draw, max_ops=14, *, hosts=False):
     cluster = draw(clusters(figures, hosts=hosts))
     devices = st.sampled_from(cluster.place_names())
     kernels = [frozenset({"CPU"})] + [frozenset({"CPU", "GPU"})] * 3
-    ops: list[Op] = []
-    edges: list[Edge] = []
-    device_of: dict[str, str] = {}
+    ops = []
+    edges = []
+    device_of = {}
     for i in range(draw(st.integers(0, max_ops))):
         name = f"op{i}"
         sizes = tuple(draw(st.lists(figures.sizes, min_size=1, max_size=2)))

@@ -5,16 +5,10 @@ tree: what is neither a docstring nor a pattern. What a template fills in is a `
 list anew with `python tests/printed_sentences.py`.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 LIST = Path(__file__).with_suffix(".txt")
@@ -29,7 +23,7 @@ _WORD = re.compile(r"(?<![\w{.-])[A-Za-z']*[a-z]{2}[a-z'-]*(?=[\s,.:;?)]|$)")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
-def _hole(value: ast.expr) -> str:
+def _hole(value):
     """Return a short name of what a template fills in."""
     if isinstance(value, ast.IfExp):
         return _hole(value.body)
@@ -39,7 +33,7 @@ def _hole(value: ast.expr) -> str:
     return "{" + (names[-1] if names else "text") + "}"
 
 
-def _template(node: ast.JoinedStr) -> str:
+def _template(node):
     return "".join(
         part.value if isinstance(part, ast.Constant) else _hole(part.value)
         for part in node.values
@@ -47,7 +41,7 @@ def _template(node: ast.JoinedStr) -> str:
     )
 
 
-def _texts(node: ast.AST) -> Iterator[str]:
+def _texts(node):
     """Yield the texts under a node in the order in which a reader of the module meets them."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return  # a docstring, of an attribute too
@@ -63,7 +57,7 @@ def _texts(node: ast.AST) -> Iterator[str]:
             yield from _texts(child)
 
 
-def sentences(module: Path) -> list[str]:
+def sentences(module):
     """Return the texts of a module that have enough words to be read as sentences."""
     texts = dict.fromkeys(_texts(ast.parse(module.read_text(encoding="utf-8"))))
     return [
@@ -74,7 +68,7 @@ def sentences(module: Path) -> list[str]:
 
 
 @cache
-def by_module() -> dict[str, list[str]]:
+def by_module():
     """Return the sentences by the path of their module in the package."""
     modules = (PACKAGE / each for each in PLACES)
     files = (file for each in modules for file in (sorted(each.rglob("*.py")) or [each]))
@@ -82,7 +76,7 @@ def by_module() -> dict[str, list[str]]:
     return {module: texts for module, texts in found.items() if texts}
 
 
-def listing() -> str:
+def listing():
     """Return the kept list, one sentence a line under its module."""
     groups = ("\n".join((f"# {module}", *texts)) for module, texts in by_module().items())
     return "\n\n".join(groups) + "\n"

@@ -5,15 +5,9 @@ length, with an allowance for each page, passives in a row, and words and constr
 would say aloud.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 SHELVES = ("tutorials", "how-to", "reference", "explanation")
@@ -48,7 +42,7 @@ _PASSIVE = re.compile(
 )
 
 
-def sentences(page: str) -> list[str]:
+def sentences(page):
     """Return the sentences of a page, a span of code as one word and a link as its text."""
     text = _LINK.sub(r"\1", _SPAN.sub("Code", _LEFT_OUT.sub("\n\n", page)))
     blocks = re.split(r"\n\s*\n", _ITEM.sub("\n\n", text))
@@ -60,7 +54,7 @@ def sentences(page: str) -> list[str]:
     ]
 
 
-def problems(page: str) -> Iterator[str]:
+def problems(page):
     """Yield what a page must not have, each with its sentence."""
     found = sentences(page)
     long = [each for each in found if len(each.split()) > LONG_WORDS]
@@ -76,14 +70,14 @@ def problems(page: str) -> Iterator[str]:
                 yield f"{banned[0]!r} ({better}): {each}"
 
 
-def pages() -> list[Path]:
+def pages():
     """Return the pages that are held."""
     shelves = [page for shelf in SHELVES for page in ROOT.glob(f"docs/{shelf}/*.md")]
     findings = ROOT.glob("placement_advisor/**/pages/*.md")
     return [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted(shelves), *sorted(findings)]
 
 
-def main() -> int:
+def main():
     """Print problems by page; return how a linter exits."""
     found = [
         f"{page.relative_to(ROOT)}: {problem}"

@@ -10,18 +10,12 @@ commit.
 Left out: batches of different sizes, devices in the model, mixed precision, attention.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from random_model_parts.draw import ALL_FEATURES, MAX_MS, draw
 from random_model_parts.files import file_text
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,19 +30,12 @@ class RandomModel:
     target_ms: float
 
     @property
-    def training(self) -> bool:
+    def training(self):
         """Whether the step trains."""
         return "training" in self.features
 
 
-def random_model(
-    seed: int,
-    *,
-    needs: Collection[str] = (),
-    without: Collection[str] = (),
-    learning_rate: float | None = None,
-    max_ms: float = MAX_MS,
-) -> RandomModel:
+def random_model(seed, *, needs=(), without=(), learning_rate=None, max_ms=MAX_MS):
     """Return the model of a seed.
 
     It is drawn again until it has all features that are needed and none that is not wanted, for
@@ -68,7 +55,7 @@ def random_model(
     )
 
 
-def main() -> None:
+def main():
     """Write the file of a seed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("seed", type=int)

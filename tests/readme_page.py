@@ -11,8 +11,6 @@ after each run.
 With ``--commands`` it prints what README.md tells readers to type, which `.ci/run` executes.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil
@@ -22,10 +20,6 @@ import tempfile
 import textwrap
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -39,20 +33,20 @@ _BLOCK = re.compile(
 )
 
 
-def typed(page: str) -> str:
+def typed(page):
     """Return what a page tells its readers to type, as a script."""
     return "".join(re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
 
 
-def commands(page: str) -> list[str]:
+def commands(page):
     """Return the commands whose outputs a page shows, in order."""
     return [block["command"] for block in _BLOCK.finditer(page)]
 
 
-def filled(page: str, output_of: Callable[[str], str]) -> str:
+def filled(page, output_of):
     """Return a page with what commands put out now."""
 
-    def block(found: re.Match[str]) -> str:
+    def block(found):
         text = output_of(found["command"])
         if found["first"] is not None:
             text = text[text.index(found["first"]) :].partition("\n\n")[0]
@@ -62,11 +56,11 @@ def filled(page: str, output_of: Callable[[str], str]) -> str:
     return _BLOCK.sub(block, page)
 
 
-def _in(folder: Path) -> Callable[[str], str]:
+def _in(folder):
     (folder / "sample_models").symlink_to(ROOT / "sample_models")
     advisor = Path(sys.executable).with_name("advisor")
 
-    def output_of(command: str) -> str:
+    def output_of(command):
         output = ""
         for each in command.split(" && "):
             began = time.monotonic()
@@ -87,13 +81,13 @@ def _in(folder: Path) -> Callable[[str], str]:
     return output_of
 
 
-def _told(errors: str) -> str:
+def _told(errors):
     """Return what `advisor` has said while a script printed as well."""
     told = [line for line in errors.splitlines() if line.startswith("advisor: ")]
     return "\n".join(textwrap.fill(line, 88, subsequent_indent="  ") for line in told)
 
 
-def main() -> None:
+def main():
     """Write outputs and pictures."""
     with tempfile.TemporaryDirectory() as folder:
         output_of = _in(Path(folder))

@@ -3,8 +3,6 @@
 Source: seccomp(2), the profile with which Docker starts containers.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import platform
@@ -21,7 +19,7 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-def refuse_namespaces() -> None:
+def refuse_namespaces():
     """Let this process, and all that it starts, get no namespace of its own."""
     unshare, setns = _REFUSED[platform.machine()]
     steps = (

@@ -1,7 +1,5 @@
 """A small analysis written by hand: two towers on two workers, and variations of it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -88,7 +86,7 @@ _OPS_US = {
 }
 
 
-def _runs(devices: str, *starts_us: int) -> list[Run]:
+def _runs(devices, *starts_us):
     """Return a run of each op on the device of its digit, from the time that is given for it."""
     return [
         (op, (W0, W1)[int(device)], start_us, start_us + _OPS_US[op])
@@ -98,14 +96,14 @@ def _runs(devices: str, *starts_us: int) -> list[Run]:
 
 _SINGLE_RUNS = _runs("0000000", 0, 2_000, 15_000, 28_000, 28_500, 39_500, 50_500)
 _TOWER_RUNS = _runs("0010010", 0, 2_300, 2_300, 15_700, 16_200, 16_500, 28_600)
-_TOWER_COPIES: list[Copy] = [
+_TOWER_COPIES = [
     ("lookup", W0, W1, 160_000, 2_000, 2_300),
     ("item_conv", W1, W0, 8_192, 15_300, 15_700),
     ("dot", W0, W1, 8_192, 16_200, 16_500),
     ("item_conv_grad", W1, W0, 1_240_000, 27_500, 28_600),
 ]
 _ALTERNATING_RUNS = _runs("0101101", 0, 4_000, 19_000, 34_000, 34_500, 36_500, 49_500)
-_ALTERNATING_COPIES: list[Copy] = [
+_ALTERNATING_COPIES = [
     (op, device, W1 if device == W0 else W0, 3_200_000, end_us, end_us + 2_000)
     for op, device, _, end_us in _ALTERNATING_RUNS
     if op not in ("user_conv_grad", "adam")
@@ -114,7 +112,7 @@ _PROFILE_SLOWDOWN = 1.04
 
 
 def _schedule(label, runs, copies, peaks):
-    compute: dict[str, int] = dict.fromkeys(peaks, 0)
+    compute = dict.fromkeys(peaks, 0)
     for _, device, start, end in runs:
         compute[device] += (end - start) * US
     op_runs = tuple(
@@ -498,8 +496,8 @@ def hostile():
 def four_devices():
     """One candidate that copies between all of four devices, with thousands of small ops."""
     names = tuple(f"worker:{number}" for number in range(4))
-    runs: list[Run] = []
-    copies: list[Copy] = []
+    runs = []
+    copies = []
     for number in range(2_000):
         device, target = names[number % 4], names[(number // 3) % 4]
         start = number * 12

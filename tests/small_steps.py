@@ -7,8 +7,6 @@ each kind of machine has its share: alike or not, copies by engines or by proces
 or not, hosts beside the devices, devices that are hosts of others, or neither.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from itertools import permutations, product
@@ -81,7 +79,7 @@ def small_step(seed):
 
 def groups(graph):
     """Return the ops that are placed together, by number: those of one variable, others alone."""
-    found: dict[object, list[int]] = {}
+    found = {}
     for i, op in enumerate(placed_ops(graph)):
         variable = op.name if op.variable is None and op.role is Role.VARIABLE else op.variable
         found.setdefault(i if variable is None else variable, []).append(i)
@@ -102,8 +100,8 @@ def fastest(step):
     """Simulate every placement."""
     simulator = step.simulator()
     names = step.cluster.place_names()
-    alone_ns: dict[str, int] = {}
-    split_ns: int | None = None
+    alone_ns = {}
+    split_ns = None
     for where in placements(step.graph, len(names)):
         step_ns = simulator.step_ns_at(where)
         used = set(where.tolist())
@@ -194,8 +192,8 @@ def _link(draw):
 def _graph(draw):
     count = draw.randint(1, 6)
     shape = draw.choice(("chain", "star", "any", "any"))
-    ops: list[Op] = []
-    edges: list[Edge] = []
+    ops = []
+    edges = []
     for i in range(count):
         name = f"op{i}"
         role = draw.choice((*[Role.FORWARD] * 8, Role.CONSTANT, Role.INPUT, Role.VARIABLE))
@@ -203,7 +201,7 @@ def _graph(draw):
         if role is Role.VARIABLE:
             # A handle may not say that it is of itself, and variables have names as they like.
             variable = draw.choice((None, name, name, f"\0op{draw.randrange(count)}"))
-        read: list[Op] = []
+        read = []
         if role is Role.FORWARD and ops:
             if shape == "chain":
                 read = [ops[-1]]

@@ -1,7 +1,5 @@
 """Steps by hand at several batch sizes, as two traces of them would be."""
 
-from __future__ import annotations
-
 from placement_advisor.candidates.batch_split.plan import plan_split
 from placement_advisor.candidates.batch_split.split_graph import Merge, SplitTraces, Wiring
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role, WorkBasis
@@ -112,8 +110,8 @@ def split_updates():
 
 def two_towers(samples, work=10**9):
     """Return a step of two layers that a third joins, with ``work`` flops a sample in each."""
-    whole: dict[str, Op] = {}
-    reads: dict[str, list[str]] = {}
+    whole = {}
+    reads = {}
 
     def add(each, *producers):
         basis = WorkBasis.FORMULA if each.flops else None

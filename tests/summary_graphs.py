@@ -13,7 +13,7 @@ def edge(producer, consumer, size_bytes, port=0):
 
 
 def op(name, kind, role=Role.FORWARD, **fields):
-    return Op(**{"name": name, "kind": kind, "role": role, "device_kinds": BOTH, **fields})  # type: ignore[arg-type]
+    return Op(**{"name": name, "kind": kind, "role": role, "device_kinds": BOTH, **fields})
 
 
 def training_step():

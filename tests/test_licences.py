@@ -1,7 +1,5 @@
-from __future__ import annotations
-
 import re
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution
 
 from packaging.requirements import Requirement
 
@@ -44,7 +42,7 @@ def is_taken(licence):
 
 def installed_with(name):
     """Return a package and all that it needs here, by name."""
-    found: dict[str, Distribution] = {}
+    found = {}
     waiting = [name]
     while waiting:
         wanted = waiting.pop()

@@ -1,7 +1,5 @@
 """The checker of prose finds what it is for, and leaves the rest alone."""
 
-from __future__ import annotations
-
 import prose
 import pytest
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 import shlex
 
@@ -33,7 +31,7 @@ def test_the_readme_has_at_most_1200_words_and_says_at_once_that_no_gpu_was_used
 
 @pytest.mark.parametrize("page", readme_page.PAGES, ids=lambda page: page.name)
 def test_commands_in_the_text_have_only_options_that_the_advisor_knows(page):
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = typer.main.get_command(app).commands
     spans = re.findall(r"`advisor ([^`\n]+)`", page.read_text(encoding="utf-8"))
     assert spans
     for words in map(shlex.split, spans):

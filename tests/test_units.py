@@ -19,52 +19,28 @@ from placement_advisor.units import (
 
 
 @pytest.mark.parametrize(
-    ("time_ns", "text"),
-    [
-        (0, "0 ns"),
-        (1, "1 ns"),
-        (950, "950 ns"),
-        (999.6, "1.00 µs"),
-        (1_000, "1.00 µs"),
-        (12_340, "12.3 µs"),
-        (9_999_000, "10.0 ms"),
-        (41_234_000, "41.2 ms"),
-        (999_999, "1.00 ms"),
-        (999_400_000, "999 ms"),
-        (999_999_999, "1.00 s"),
-        (3_600_000_000_000, "3600 s"),
-        (-41_234_000, "-41.2 ms"),
-        (None, "?"),
-    ],
-)
-def test_a_time_has_three_digits_and_the_unit_that_fits(time_ns, text):
-    assert format_ns(time_ns) == text
-
-
-@pytest.mark.parametrize(
-    ("size_bytes", "text"),
-    [
-        (0, "0 B"),
-        (12, "12 B"),
-        (1_000, "1.00 kB"),
-        (81_000_000, "81.0 MB"),
-        (999_999, "1.00 MB"),
-        (2_500_000_000_000, "2.50 TB"),
-        (None, "?"),
-    ],
-)
-def test_a_size_is_decimal_and_has_three_digits(size_bytes, text):
-    assert format_bytes(size_bytes) == text
-
-
-def test_a_size_that_others_come_on_top_of_is_a_floor_unless_nothing_is_known():
-    sizes = [format_bytes(size, is_floor=True) for size in (5_000, None)]
-    assert sizes == ["≥ 5.00 kB", "?"]
-
-
-@pytest.mark.parametrize(
     ("text", "expected"),
     [
+        (format_ns(0), "0 ns"),
+        (format_ns(1), "1 ns"),
+        (format_ns(950), "950 ns"),
+        (format_ns(1_000), "1.00 µs"),
+        (format_ns(999.6), "1.00 µs"),
+        (format_ns(12_340), "12.3 µs"),
+        (format_ns(9_999_000), "10.0 ms"),
+        (format_ns(999_400_000), "999 ms"),
+        (format_ns(999_999_999), "1.00 s"),
+        (format_ns(3_600_000_000_000), "3600 s"),
+        (format_ns(-41_234_000), "-41.2 ms"),
+        (format_ns(None), "?"),
+        (format_bytes(0), "0 B"),
+        (format_bytes(12), "12 B"),
+        (format_bytes(1_000), "1.00 kB"),
+        (format_bytes(999_999), "1.00 MB"),
+        (format_bytes(2_500_000_000_000), "2.50 TB"),
+        (format_bytes(None), "?"),
+        (format_bytes(5_000, is_floor=True), "≥ 5.00 kB"),
+        (format_bytes(None, is_floor=True), "?"),
         (format_bandwidth(7_600_000_000), "7.60 GB/s"),
         (format_bandwidth(None), "?"),
         (format_flops(999_999), "1.00 Mflop"),
@@ -77,7 +53,7 @@ def test_a_size_that_others_come_on_top_of_is_a_floor_unless_nothing_is_known():
         (format_share(None), "?"),
     ],
 )
-def test_bandwidths_and_shares(text, expected):
+def test_an_amount_has_three_digits_and_the_unit_that_fits(text, expected):
     assert text == expected
 
 

@@ -28,7 +28,7 @@ from xml.etree import ElementTree
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 ROOT = Path(__file__).parents[1]
 ROWS = "tests/tested_versions.json"
@@ -64,33 +64,33 @@ class Row:
     note: str = ""
 
     @property
-    def key(self) -> tuple[object, ...]:
+    def key(self):
         """What a later run has to share to take this one's place."""
         return (*(self.releases[name] for name in _KEY), *self.tests)
 
 
-def read_rows(text: str) -> list[Row]:
+def read_rows(text):
     """Return the rows of a file."""
     return [Row(**content) for content in json.loads(text)]
 
 
-def rows_text(rows: Iterable[Row]) -> str:
+def rows_text(rows):
     """Return what `read_rows` reads."""
     return json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False) + "\n"
 
 
-def with_row(rows: Iterable[Row], new: Row) -> list[Row]:
+def with_row(rows, new):
     """Return rows with one more, which replaces that of its key; the newest TensorFlow first."""
     return sorted([*(row for row in rows if row.key != new.key), new], key=_age, reverse=True)
 
 
-def _age(row: Row) -> list[list[int]]:
+def _age(row):
     found = (row.releases[name] or "" for name in _KEY[::-1])
     python, tensorflow, keras = ([int(n) for n in re.findall(r"\d+", each)] for each in found)
     return [tensorflow, python, keras]
 
 
-def with_table(page: str, rows: Iterable[Row]) -> str:
+def with_table(page, rows):
     """Return a page with the table of these rows."""
     lines = [[*_COLUMNS, "tests"], ["---"] * (len(_COLUMNS) + 1)]
     lines += [[*(row.releases[name] or "?" for name in _COLUMNS), _result(row)] for row in rows]
@@ -98,7 +98,7 @@ def with_table(page: str, rows: Iterable[Row]) -> str:
     return _TABLE.sub(lambda found: found[1] + table, page)
 
 
-def _result(row: Row) -> str:
+def _result(row):
     extent = ", ".join(f"`{each}`" for each in row.tests) or "all"
     counts = ", ".join(
         f"{'?' if count is None else f'{count:,}'} {word}"
@@ -111,19 +111,19 @@ def _result(row: Row) -> str:
     return f"{extent}: {counts} (at {row.commit or '?'}, {row.date}). {row.note}".rstrip()
 
 
-def outcomes(report: str) -> Counter[str]:
+def outcomes(report):
     """Return how many tests passed, failed and were skipped, by pytest's JUnit XML."""
     return Counter(map(_outcome, ElementTree.fromstring(report).iter("testcase")))
 
 
-def _outcome(case: ElementTree.Element) -> str:
+def _outcome(case):
     tags = {part.tag for part in case}
     if tags & {"failure", "error"}:
         return "failed"
     return "skipped" if "skipped" in tags else "passed"
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments):
     """Run tests, write their row and the table; return pytest's exit code.
 
     Without a row if the tests did not run to their end.
@@ -155,7 +155,7 @@ def main(arguments: Sequence[str]) -> int:
     return code
 
 
-def _commit() -> str:
+def _commit():
     """Return the commit that is checked out.
 
     Raises:
@@ -167,7 +167,7 @@ def _commit() -> str:
     return _git("rev-parse", "--short=7", "HEAD")
 
 
-def _git(*words: str) -> str:
+def _git(*words):
     ran = subprocess.run(["git", *words], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     return ran.stdout.rstrip()
 

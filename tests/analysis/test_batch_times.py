@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest
@@ -20,8 +18,8 @@ class FakeTestbed:
     def __init__(self, step_us, devices=2):
         self.plan = SimpleNamespace(devices=[SimpleNamespace(name=f"d{i}") for i in range(devices)])
         self._step_us = step_us
-        self.prepared: list[tuple[int, ...]] = []
-        self.ready: set[tuple[int, ...]] = set()
+        self.prepared = []
+        self.ready = set()
 
     def add_program(self, name, bundle, graph):
         pass
@@ -62,7 +60,7 @@ def fake_split(samples):
 
 def splits_of(testbed, *most):
     limits = most or (None,) * len(testbed.plan.devices)
-    return SplitSearch(testbed, fake_split, limits, Silent())  # type: ignore[arg-type]
+    return SplitSearch(testbed, fake_split, limits, Silent())
 
 
 def test_samples_move_to_the_faster_device_until_nothing_gets_shorter():

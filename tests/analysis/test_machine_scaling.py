@@ -42,17 +42,8 @@ ONE = ScaledStep(
 )
 
 
-def scaled(
-    devices,
-    speedup,
-    scaling=Scaling.WEAK,
-    *,
-    low=0.8,
-    high=1.25,
-    without_launches=None,
-    limit=Limit.EXCHANGE,
-):
-    """Return a step so many times as fast as one device, in a range of so much of it."""
+def scaled(devices, speedup, scaling=Scaling.WEAK, *, without_launches=None, limit=Limit.EXCHANGE):
+    """Return a step so many times as fast as one device, in a range from 0.8 to 1.25 of it."""
     samples = 64 * devices if scaling is Scaling.WEAK else 64
     step_ns = round(ONE.step_ns * samples / 64 / speedup)
     return replace(
@@ -65,8 +56,8 @@ def scaled(
         step_ns=step_ns,
         ratio=PredictedRatio(
             ratio=1 / speedup,
-            low=1 / speedup / high,
-            high=1 / speedup / low,
+            low=1 / speedup / 1.25,
+            high=1 / speedup / 0.8,
             doubt=ASSUMED_UNCERTAINTY,
         ),
         without_launches=1 / (without_launches or speedup),

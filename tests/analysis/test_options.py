@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import json
 import shlex
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from sample_analysis import OPTIONS
@@ -40,17 +37,13 @@ from placement_advisor.testbed.benchmark import EarlierRounds
 from placement_advisor.testbed.cost_measurement import CostMeasurement
 from placement_advisor.tf.load.model_source import ModelSource
 
-if TYPE_CHECKING:
-    from placement_advisor.analysis.options import AnalyzeOptions
-
-
 HOSTS = HostOptions(requests=parse_hosts("a:2,b:1"), launch="ssh {host}", link=HostLink.TLS)
 
 
 def asked(path="net.py", name=None, **options):
     of_source = {"mode": None, "batch_size": None, "outputs": ()}
     of_source |= {key: options.pop(key) for key in of_source.keys() & options.keys()}
-    source = ModelSource(path=path, name=name, time_limit_s=1.0, **of_source)  # type: ignore[arg-type]
+    source = ModelSource(path=path, name=name, time_limit_s=1.0, **of_source)
     return replace(OPTIONS, source=source, output=None, **options)
 
 
@@ -71,7 +64,7 @@ def asked(path="net.py", name=None, **options):
     ],
 )
 def test_the_command_with_another_batch_asks_for_nothing_else(words, monkeypatch):
-    asked: list[AnalyzeOptions] = []
+    asked = []
     monkeypatch.setattr(
         analysis_folder, "analyze_into_folder", lambda options, _: asked.append(options)
     )
@@ -84,13 +77,6 @@ def test_the_command_with_another_batch_asks_for_nothing_else(words, monkeypatch
     assert other.source.batch_size == 208
     source = replace(other.source, batch_size=one.source.batch_size)
     assert replace(other, source=source) == replace(one, output=None)
-
-
-@pytest.mark.parametrize(
-    ("path", "folder"), [("a/net.py", "net"), ("exported/", "exported"), ("net.keras", "net")]
-)
-def test_the_output_is_named_after_the_model(path, folder):
-    assert asked(path).folder == Path("advisor-out") / folder
 
 
 def test_names_of_objects_outputs_and_folders_are_those_of_the_folder():
@@ -107,10 +93,16 @@ def test_names_of_objects_outputs_and_folders_are_those_of_the_folder():
 @pytest.mark.parametrize(
     ("options", "name"),
     [
+        ({"path": "a/net.py"}, "net"),
+        ({"path": "exported/"}, "exported"),
+        ({"path": "net.keras"}, "net"),
         ({"quick": True, "run": False}, "net-quick"),
         ({"run": False}, "net-no-run"),
         ({"testbed": TestbedKind.NONE}, "net-no-run"),
         ({"hardware": "2xA100"}, "net-2xA100"),
+        ({"hardware": "machines/two cards.toml"}, "net-two-cards"),
+        ({"hardware": "2x(8xV100-NVLink)-10GbE"}, "net-2x-8xV100-NVLink-10GbE"),
+        ({"hardware": "GTX1080Ti+GTX1080-PCIe3"}, "net-GTX1080Ti+GTX1080-PCIe3"),
         ({"hardware": "2xA100", "quick": True, "run": False}, "net-2xA100-quick"),
         (
             {"hardware": "2xA100", "costs": Path("logs/step.xplane.pb")},
@@ -131,18 +123,6 @@ def test_names_of_objects_outputs_and_folders_are_those_of_the_folder():
 )
 def test_what_asks_for_another_answer_has_a_folder_of_its_own(options, name):
     assert asked(**options).folder == Path("advisor-out") / name
-
-
-@pytest.mark.parametrize(
-    ("hardware", "name"),
-    [
-        ("machines/two cards.toml", "net-two-cards"),
-        ("2x(8xV100-NVLink)-10GbE", "net-2x-8xV100-NVLink-10GbE"),
-        ("GTX1080Ti+GTX1080-PCIe3", "net-GTX1080Ti+GTX1080-PCIe3"),
-    ],
-)
-def test_hardware_of_any_name_gives_a_folder_below_the_one_for_all(hardware, name):
-    assert asked(hardware=hardware).folder == Path("advisor-out") / name
 
 
 TABLE = CostTable(
@@ -224,7 +204,7 @@ def damaged(document):
 
 def test_a_damaged_file_is_read_or_refused_with_its_name(tmp_path):
     write_resume_state(KEPT, tmp_path)
-    file, refusals = tmp_path / ROUNDS_FILE, list[str]()
+    file, refusals = tmp_path / ROUNDS_FILE, []
     documents = list(damaged(json.loads(file.read_text())))
     for document in documents:
         file.write_text(json.dumps(document))
@@ -271,7 +251,7 @@ def test_what_differs_is_said_and_nothing_else():
 # are written, and what opens no ports. What is run by no rounds is refused.
 FREE = {"rounds", "output", "resume", "open_ports"}
 NOTHING_RUNS = {"hardware", "costs", "run", "quick"}
-OTHERWISE: dict[str, Any] = {
+OTHERWISE = {
     "source": replace(OPTIONS.source, batch_size=64),
     "devices": 3,
     "testbed": TestbedKind.LOGICAL_CPUS,

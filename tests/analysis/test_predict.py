@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from finding_evidence import measured_as
@@ -111,16 +108,14 @@ def test_a_break_even_says_of_today_what_was_measured_and_of_a_split_that_failed
     assert found.corrections[name] == pytest.approx(1.5 / predicted.ratio)
     assert best.split != name or best.ratio == pytest.approx(1.5)
     known = forecast(op_ns=60, doubt=DOUBT)
-    wrong = candidate("alternating-ops", 0.5, None)
-    wrong = replace(
-        wrong, failure=CandidateFailure(kind=FailureKind.WRONG_RESULT, message="off by 2")
-    )
+    wrong = replace(candidate("alternating-ops", 0.5, None), failure=WRONG)
     found = break_even_of(known, [wrong], None, EFFORT)
     told = () if found is None else found.sweeps()
     assert all(point.best.split != "alternating-ops" for sweep in told for point in sweep.points)
 
 
 SPLIT = "alternating-ops"
+WRONG = CandidateFailure(kind=FailureKind.WRONG_RESULT, message="off by 2")
 TOO_LARGE = CandidateFailure(kind=FailureKind.DOES_NOT_FIT, message="lacks 1 MB")
 CRASHED = CandidateFailure(kind=FailureKind.CRASHED, message="killed")
 
@@ -156,8 +151,8 @@ def test_predictions_say_what_does_not_fit_and_runs_whether_they_failed():
     assert alone.failure is None
     assert split.failure is CRASHED
     named = SimpleNamespace(candidates=(SPLIT,))
-    assert [each.label for each in candidates_to_run(known(), named)] == [SPLIT]  # type: ignore[arg-type]
-    assert candidates_to_run(known(too_large=SPLIT), named) == ()  # type: ignore[arg-type]
+    assert [each.label for each in candidates_to_run(known(), named)] == [SPLIT]
+    assert candidates_to_run(known(too_large=SPLIT), named) == ()
 
 
 def test_a_ratio_that_cannot_be_is_a_broken_law_of_that_candidate_alone():
@@ -174,14 +169,14 @@ def test_what_is_there_to_be_understood_runs_briefly_if_it_is_brief_and_nothing_
     split = replace(proposals.placements[SPLIT], label="alternating", family="alternating")
     answers = {"single": proposals.placements["single"], "alternating": split}
     found = predict(replace(proposals, answers=answers))
-    asked: Any = SimpleNamespace(candidates=None, steps=4)
+    asked = SimpleNamespace(candidates=None, steps=4)
     assert candidates_to_run(found, asked) == ()
     assert candidate_to_run_briefly(found, asked) is split
     assert candidate_to_run_briefly(known(), asked) is None
     # It takes 200 ns and more, eight times five steps as long as the budget of 20 s.
-    long: Any = SimpleNamespace(candidates=None, steps=10**8)
+    long = SimpleNamespace(candidates=None, steps=10**8)
     assert candidate_to_run_briefly(found, long) is None
-    named: Any = SimpleNamespace(candidates=("alternating",), steps=4)
+    named = SimpleNamespace(candidates=("alternating",), steps=4)
     assert candidate_to_run_briefly(found, named) is None
     assert candidates_to_run(found, named) == (split,)
 
@@ -230,18 +225,15 @@ def half(label="towers"):
 def ran(ratios, failed=None):
     """Return results of splits that took so many times as long as the single device."""
 
-    def outcome(ratio, failure):
-        measured = replace(
-            measured_as(round(ratio * ALONE_NS)), rounds=((round(ratio * ALONE_NS),),) * 5
-        )
-        return CandidateRun(measured=measured, comparison=None, failure=failure, files=None)
+    def rounds(ratio, failure=None):
+        found = outcome(round(ratio * ALONE_NS), failure=failure)
+        return replace(found, measured=replace(found.measured, rounds=found.measured.rounds * 5))
 
-    wrong = CandidateFailure(kind=FailureKind.WRONG_RESULT, message="differs")
     return RunResults(
         outcomes={
-            "single": outcome(1.0, None),
-            **{label: outcome(ratio, None) for label, ratio in ratios.items()},
-            **{label: outcome(ratio, wrong) for label, ratio in (failed or {}).items()},
+            "single": rounds(1.0),
+            **{label: rounds(ratio) for label, ratio in ratios.items()},
+            **{label: rounds(ratio, WRONG) for label, ratio in (failed or {}).items()},
         }
     )
 
@@ -267,8 +259,7 @@ def test_nothing_runs_that_does_not_fit_or_promise_to_be_worth_it():
     before = foreseen_with(SHORT_NS, half())
     assert refine(before, ran({SPLIT: 3.0}), EFFORT) is None
     before = foreseen_with(LONG_NS, half(), is_searched=False)
-    short = CandidateFailure(kind=FailureKind.DOES_NOT_FIT, message="lacks 1 MB")
-    towers = replace(before.predicted["towers"], too_large=short)
+    towers = replace(before.predicted["towers"], too_large=TOO_LARGE)
     before = replace(before, predicted={**before.predicted, "towers": towers})
     assert refine(before, ran({SPLIT: 1.1}), EFFORT) is None
 

@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from op_graphs import chain
@@ -14,7 +11,6 @@ from placement_advisor.analysis.progress import AnalysisProgress, SilentListener
 from placement_advisor.analysis.runs import (
     CandidateRuns,
     ReferenceTimings,
-    RunResults,
     own_op_ns,
     own_process_plan,
     record_in_own_process,
@@ -39,10 +35,6 @@ from placement_advisor.testbed.benchmark import BRIEF_ROUNDS, SilentProgress
 from placement_advisor.tf.answers import OwnSteps
 from placement_advisor.tf.load.model_source import ModelSource
 
-if TYPE_CHECKING:
-    from placement_advisor.analysis.progress import TimeAhead
-
-
 FAILED = CallFailure(cause=FailureCause.CRASHED, message="no kernel")
 STEP_NS, INPUT = 100, object()
 LOOP = LoopTiming(steps_per_call=10, one_ns=(2,), several_ns=(1,))
@@ -53,7 +45,7 @@ class Loader:
     """Answers as told: ``cues`` maps (function, how many times before) to an answer."""
 
     def __init__(self, cues):
-        self._cues, self.calls = cues, list[str]()
+        self._cues, self.calls = cues, []
         self.is_closed = False
 
     def call(self, function, *args, time_limit_s):
@@ -111,17 +103,15 @@ def ran(
         profile_all=lambda: None,
     )
     options = replace(OPTIONS, steps=STEPS, rounds=ROUNDS)
-    session: Any = TestbedSession(
-        testbed=SimpleNamespace(  # type: ignore[arg-type]
-            close=lambda: None, plan=SimpleNamespace(runs_as_is=runs_as_is)
-        ),
-        trial=trial,  # type: ignore[arg-type]
+    session = TestbedSession(
+        testbed=SimpleNamespace(close=lambda: None, plan=SimpleNamespace(runs_as_is=runs_as_is)),
+        trial=trial,
         mirrored=None,
-        loader=loader,  # type: ignore[arg-type]
+        loader=loader,
         bundles=Path(),
     )
     progress = AnalysisProgress(onlooker or SilentListener(), options)
-    steering: Any = SimpleNamespace(show=show, refine=joining, advise=advise)
+    steering = SimpleNamespace(show=show, refine=joining, advise=advise)
     runs = CandidateRuns(options, session, progress, steering, beside or ReferenceTimings())
     found = runs.run((), brief, None)
     assert loader.is_closed
@@ -129,7 +119,7 @@ def ran(
 
 
 def test_what_is_advised_is_timed_once_all_rounds_have_shown_what_to_advise():
-    seen: list[RunResults] = []
+    seen = []
 
     def advise(results):
         seen.append(results)
@@ -169,7 +159,7 @@ def test_a_dataset_that_hangs_costs_nothing_but_its_time():
 
 
 def test_each_round_is_shown_with_what_is_known_by_then():
-    shown: list[tuple[str, int]] = []
+    shown = []
     ran(show=lambda doing, results: shown.append((doing, len(results.beside.as_is_ns))))
     assert shown == [
         ("timing, round 1 done", 2),
@@ -187,7 +177,7 @@ def test_after_a_host_is_lost_no_round_is_waited_for_and_the_report_says_why():
 
 class Expecting(SilentListener):
     def __init__(self):
-        self.told: list[TimeAhead] = []
+        self.told = []
 
     def expect(self, ahead):
         self.told.append(ahead)
@@ -209,8 +199,8 @@ def test_what_is_ahead_is_told_as_stages_begin_and_after_each_round():
 @pytest.mark.parametrize(("refine", "looks"), [(0, []), (1, [1]), (2, [1, 2]), (9, [1, 2])])
 def test_after_rounds_with_others_to_come_a_candidate_may_join(refine, looks):
     # Of three rounds there is a look after each but the last.
-    seen: list[int] = []
-    entered: list[object] = []
+    seen = []
+    entered = []
 
     def joining(results):
         seen.append(len(results.beside.as_is_ns) // STEPS)
@@ -222,8 +212,8 @@ def test_after_rounds_with_others_to_come_a_candidate_may_join(refine, looks):
 
 
 def test_what_runs_briefly_is_prepared_after_the_rounds_and_the_step_as_it_is_runs_beside_it():
-    shown: list[str] = []
-    entered: list[tuple[str, bool, int]] = []
+    shown = []
+    entered = []
 
     def enter(placement, *, is_brief=False):
         entered.append((placement.label, is_brief, len(shown)))
@@ -238,7 +228,7 @@ def test_what_runs_briefly_is_prepared_after_the_rounds_and_the_step_as_it_is_ru
 
 
 def test_rounds_that_are_added_go_on_from_those_before():
-    shown: list[str] = []
+    shown = []
     earlier = ReferenceTimings(as_is_ns=(7, 8, 9, 10), warnings=("said before",))
     found, _ = ran(before=2, beside=earlier, show=lambda doing, results: shown.append(doing))
     assert found.beside.as_is_ns == (7, 8, 9, 10, 101, 101, 102, 102, 103, 103)
@@ -299,8 +289,8 @@ def recorded(monkeypatch, *step_us, gpus=0):
     monkeypatch.setattr(runs, "gpu_count", lambda: gpus)
     monkeypatch.setattr(runs, "read_recorded", lambda folder, shares_core: PROFILE)
     steps = OwnSteps(warmup_ns=(9_000 * US,), step_ns=tuple(each * US for each in step_us))
-    loader: Any = SimpleNamespace(call=lambda *asked, time_limit_s: steps)
-    subject: Any = SimpleNamespace(
+    loader = SimpleNamespace(call=lambda *asked, time_limit_s: steps)
+    subject = SimpleNamespace(
         graph=step_graph(),
         plan=plan_testbed(TestbedKind.NONE, 2),
         traced=SimpleNamespace(members={}),
@@ -311,7 +301,6 @@ def recorded(monkeypatch, *step_us, gpus=0):
 
 def test_op_times_launches_and_the_start_fill_the_step_that_was_timed(monkeypatch):
     found = recorded(monkeypatch, 1_400, 1_500, 2_000)
-    assert found is not None
     prices, results = found
     table = prices.costs["worker:1"]
     # 1.5 ms are 0.4 to start it, as assumed, 3 launches of 3 µs, as much as one may take, and ops
@@ -352,14 +341,14 @@ def test_the_plan_says_why_nothing_runs_and_nothing_is_recorded_beside_gpus_or_o
 def late(path):
     """Return the limit that a model has, and what is said where it is over."""
     path.touch()
-    limits: list[float] = []
+    limits = []
 
     def call(*_, time_limit_s):
         limits.append(time_limit_s)
         message = f"loader gave no answer within {time_limit_s:g} s"
         return CallFailure(cause=FailureCause.TIMED_OUT, message=message)
 
-    loader: Any = SimpleNamespace(call=call, printed="")
+    loader = SimpleNamespace(call=call, printed="")
     source = ModelSource(path=str(path), time_limit_s=20, capture_timeout_s=600)
     with pytest.raises(ModelError) as error:
         load_model(source, loader, SilentProgress())

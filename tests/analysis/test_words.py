@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import replace
@@ -96,7 +94,7 @@ def test_the_words_of_any_placement_say_where_each_layer_is(names, data):
     graph, placement = step(device_of)
     assert layer_devices(graph, placement) == device_of
     words = placement_in_words(graph, placement).split(";")[0]
-    said: dict[str, str] = {}
+    said = {}
     rest = None
     # Devices end the parts: "layers a, b_* and c on GPU:0, all other layers on GPU:1".
     for part, device in re.findall(r"(?:layers |, |^)(.*?) on (GPU:\d)", words):
@@ -111,8 +109,7 @@ def test_the_words_of_any_placement_say_where_each_layer_is(names, data):
 def _meant(pattern, names):
     if " … " in pattern:
         (stem, first, star), (_, last, _) = (
-            re.fullmatch(r"(.*?)(\d+)(_\*)?", end).groups()  # type: ignore[union-attr]
-            for end in pattern.split(" … ")
+            re.fullmatch(r"(.*?)(\d+)(_\*)?", end).groups() for end in pattern.split(" … ")
         )
         tail = "_.*" if star else ""
         numbered = [(re.fullmatch(rf"{stem}(\d+){tail}", name), name) for name in names]

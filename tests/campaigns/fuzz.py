@@ -3,45 +3,23 @@
 What is damaged, and how, is `tests/damaged_files.py`'s; a case is a reader and 500 seeds.
 """
 
-import gzip
 import sys
-import tempfile
 from pathlib import Path
 
 from campaign import run_campaign
-from damaged_files import LIMIT_S, MOST_BYTES, Reader, examined, readers
-
-from placement_advisor.profile.read_profile import read_profile
+from damaged_files import LIMIT_S, MOST_BYTES, examined, readers
 
 sys.path.append(str(Path(__file__).parents[1] / "profile"))
 sys.path.append(str(Path(__file__).parents[1] / "report"))
 sys.path.append(str(Path(__file__).parents[1] / "report" / "html"))
-from test_damaged_profiles import GPU_TRACE, NVPROF, sound, trace_text
+from test_damaged_profiles import READERS as OF_PROFILES
 from test_report_file import READERS as OF_THE_TAB
 
 FILES = 20_000
 FILES_OF_A_CASE = 500
 
 
-def _read_profile(path):
-    read_profile(path, graph=None, ask_xprof=False, working=lambda *_: None)
-
-
-def _profiles():
-    with tempfile.TemporaryDirectory() as folder:
-        recorded = sound(Path(folder) / "p.xplane.pb")
-    return {
-        "profile": Reader(suffix=".xplane.pb", sound=recorded, read=_read_profile),
-        "chrome-trace": Reader(suffix=".json", sound=trace_text(), read=_read_profile),
-        "packed-trace": Reader(
-            suffix=".json.gz", sound=trace_text(), read=_read_profile, seal=gzip.compress
-        ),
-        "nvprof": Reader(suffix=".txt", sound=NVPROF.encode(), read=_read_profile),
-        "gpu-trace": Reader(suffix=".csv", sound=GPU_TRACE.encode(), read=_read_profile),
-    }
-
-
-READERS = {**readers(), **OF_THE_TAB, **_profiles()}
+READERS = {**readers(), **OF_THE_TAB, **OF_PROFILES}
 
 
 def cases():

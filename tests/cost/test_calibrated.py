@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 from placed_steps import PlacedStep, edge, op, place, price
+from sample_calibration import DEVICES, W0, W1, WORKERS
 from sample_hosts import ALONE, DRIVEN, FIRST, ROUTE, TWO_HOSTS
 
 from placement_advisor.cost.links import calibrated_cluster
@@ -9,30 +10,16 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.calibration import (
     AtOnceTiming,
     BothWaysTiming,
-    Calibration,
     CopyTiming,
 )
-from placement_advisor.machine.devices import NO_COPY_WORK, Device
+from placement_advisor.machine.devices import NO_COPY_WORK
 from placement_advisor.machine.host_figures import over_hosts
 
 
 def calibrated(*timings):
-    devices = [Device(name=name, kind="CPU") for name in "ab"]
-    return calibrated_cluster(
-        devices,
-        Calibration(
-            links={("a", "b"): timings},
-            both_ways={},
-            step_overhead_ns=0,
-            partition_overhead_ns=0,
-            remote_ns=0,
-            quantum_ns=0,
-            wake_ns=0,
-            op_ns=0,
-            reference_ns={},
-            reference_p90={},
-        ),
-    )
+    """Return the first link of two workers, of which only these copies were measured."""
+    calibration = replace(WORKERS, links={(W0, W1): timings}, both_ways={})
+    return calibrated_cluster(DEVICES, calibration).link(W0, W1)
 
 
 def test_a_copy_of_a_size_that_was_measured_takes_what_was_measured():
@@ -42,7 +29,7 @@ def test_a_copy_of_a_size_that_was_measured_takes_what_was_measured():
         for size, time_ns in times_ns.items()
     )
     lost = CopyTiming(size_bytes=500_000, copy_ns=-5, send_ns=1, receive_ns=1)
-    link = calibrated(*timings, lost).link("a", "b")
+    link = calibrated(*timings, lost)
     # No copy is faster than one that is smaller.
     times_ns[64_000] = 170_000
     assert {size: link.transfer_ns(size) for size in times_ns} == times_ns
@@ -52,7 +39,7 @@ def test_an_end_whose_core_was_never_seen_to_work_has_no_copy_work():
     link = calibrated(
         CopyTiming(size_bytes=1_000, copy_ns=5_000, send_ns=60, receive_ns=None),
         CopyTiming(size_bytes=3_000, copy_ns=9_000, send_ns=80, receive_ns=None),
-    ).link("a", "b")
+    )
     # 50 ns and 0.01 ns a byte.
     assert link.sender.time_ns(2_000) == 70
     assert link.receiver == NO_COPY_WORK

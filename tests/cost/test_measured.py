@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from placed_steps import place
 
@@ -93,7 +91,7 @@ def test_a_byte_costs_what_measured_ops_that_work_by_element_took_for_each_or_wh
 
 def test_with_its_dispatch_overhead_the_simulated_single_step_is_the_measured_one():
     graph = graph_of(("x", "MatMul"), ("y", "Relu"), ("unseen", "Shape"))
-    table: CostTable = measured_costs(graph, {"x": 600, "y": 100})
+    table = measured_costs(graph, {"x": 600, "y": 100})
     overhead_ns = dispatch_overhead_ns(
         in_ops_ns=2_000 - 500, compute_ns=table.total_ns, op_count=len(table.costs)
     )

@@ -112,15 +112,19 @@ def test_constants_inputs_and_variables_have_no_cost():
     assert roofline_costs(OpGraph(ops, []), DEVICE).costs == {}
 
 
-def opened(device, inside, *, work=100):
-    host = replace(DEVICE, name="host")
+def with_host(device, there=(1_000, 1e9), back=(1_000, 1e9)):
+    """Return a device and its host; ways between them are a latency and bytes a second."""
     links = tuple(
-        Link(source=s, target=t, latency_ns=1_000, bandwidth_bytes_per_s=1e9, basis=Basis.ASSUMED)
-        for s, t in (("a", "host"), ("host", "a"))
+        Link(source=s, target=t, latency_ns=ns, bandwidth_bytes_per_s=rate, basis=Basis.ASSUMED)
+        for s, t, (ns, rate) in (("a", "host", there), ("host", "a", back))
     )
-    cluster = Cluster(devices=(replace(device, host="host"),), links=links, hosts=(host,))
+    host = replace(DEVICE, name="host")
+    return Cluster(devices=(replace(device, host="host"),), links=links, hosts=(host,))
+
+
+def opened(device, inside, *, work=100):
     loop = some_op(work, 0, "While")._replace(inside=inside)
-    return roofline_by_place(OpGraph([loop], []), cluster)["a"].time_ns("x")
+    return roofline_by_place(OpGraph([loop], []), with_host(device))["a"].time_ns("x")
 
 
 def test_ops_in_a_loop_are_launched_one_by_one_and_cross_to_the_host_and_back_by_hand():
@@ -138,29 +142,21 @@ def test_ops_in_a_loop_are_launched_one_by_one_and_cross_to_the_host_and_back_by
 
 @pytest.mark.parametrize(("kind", "waits"), [("Where", 1), ("Unique", 1), ("Cast", 0)])
 def test_the_host_of_a_gpu_reads_how_many_numbers_an_op_finds(kind, waits):
-    host = replace(DEVICE, name="host")
-    gpu = replace(DEVICE, kind="GPU", host="host")
-    link = Link(
-        source="a", target="host", latency_ns=9, bandwidth_bytes_per_s=1e9, basis=Basis.ASSUMED
-    )
-    cluster = Cluster(devices=(gpu,), links=(link,), hosts=(host,))
+    cluster = with_host(replace(DEVICE, kind="GPU"), (9, 1e9), (9, 1e9))
     costs = roofline_by_place(OpGraph([some_op(0, 100, kind)], []), cluster)
     assert (costs["a"].time_ns("x"), costs["host"].time_ns("x")) == (100 + waits * 9, 100)
 
 
 def test_the_slower_of_two_ways_to_the_host_counts():
     """What crosses to the host comes back, and links are given for each direction alone."""
-    gpu, host = replace(DEVICE, kind="GPU", host="host"), replace(DEVICE, name="host")
     loop = some_op(0, 0, "While")._replace(inside=Inside(ops=1, copies=3, copied_bytes=40))
-    given = Basis.ASSUMED
     fast, late, narrow = (1_000, 1e9), (5_000, 1e9), (1_000, 1e8)
 
     def loop_ns(there, back):
-        links = tuple(
-            Link(source=s, target=t, latency_ns=way[0], bandwidth_bytes_per_s=way[1], basis=given)
-            for s, t, way in (("a", "host", there), ("host", "a", back), ("host", "b", (9, 1e6)))
-        )
-        cluster = Cluster(devices=(gpu, replace(gpu, name="b")), links=links, hosts=(host,))
+        cluster = with_host(replace(DEVICE, kind="GPU"), there, back)
+        (gpu,), (_, down) = cluster.devices, cluster.links
+        links = *cluster.links, replace(down, target="b", latency_ns=9, bandwidth_bytes_per_s=1e6)
+        cluster = replace(cluster, devices=(gpu, replace(gpu, name="b")), links=links)
         return roofline_by_place(OpGraph([loop], []), cluster)["a"].time_ns("x")
 
     assert loop_ns(fast, late) == loop_ns(late, fast) == 3 * 5_000 + 40
@@ -186,7 +182,6 @@ DIMS = (32, 64, 64, 3, 3, 14, 14, 14, 14, 1)
 
 def test_an_op_that_is_one_kernel_takes_its_time_on_a_gpu_with_a_datasheet():
     time = kernel_time("linear", (1, 512, 512, 512), FACTS)
-    assert time.within is not None
     assert cost_of(PRODUCT, V100) == OpCost(
         time_ns=time.time_ns, basis=CostBasis.KERNEL, within=time.within
     )
@@ -217,7 +212,6 @@ def test_every_family_has_a_time_on_every_preset(family):
 
 def test_products_on_matrix_units_are_assumed_and_those_without_are_on_record():
     a100 = device_preset("A100", name="GPU:0")
-    assert PRODUCT.kernel is not None
     plain = PRODUCT._replace(kernel=PRODUCT.kernel._replace(arithmetic=Arithmetic.FLOAT32))
     assert cost_of(PRODUCT, a100).basis is CostBasis.KERNEL_ASSUMED
     assert cost_of(plain, a100).basis is CostBasis.KERNEL

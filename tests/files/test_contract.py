@@ -1,7 +1,5 @@
 """A contract is read back as it was written, or refused with the place of what is wrong first."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from datetime import date

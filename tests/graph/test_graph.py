@@ -1,6 +1,4 @@
 import pickle
-import subprocess
-import sys
 
 import networkx as nx
 import pytest
@@ -88,24 +86,10 @@ def test_without_anything_to_look_up_there_is_an_error_and_layers_stand_in_order
     assert OpGraph([op("a")], []).edge_bytes_known_share == 1.0
 
 
-def test_a_fingerprint_is_the_same_in_another_process():
-    # Another hash seed orders sets otherwise.
-    program = (
-        "from placement_advisor.graph.op_graph import Op, OpGraph\n"
-        "op = Op(name='a', kind='K', device_kinds=frozenset({'CPU', 'GPU', 'TPU'}))\n"
-        "print(OpGraph([op], []).fingerprint)"
-    )
-    printed = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for seed in ("1", "2", "3")
-    }
-    assert len(printed) == 1
+def test_a_fingerprint_is_the_same_in_any_process():
+    # Another hash seed, which each has, orders sets otherwise.
+    kinds = frozenset({"CPU", "GPU", "TPU"})
+    assert OpGraph([Op("a", "K", device_kinds=kinds)], []).fingerprint == "84aa910f8fe6eda6"
 
 
 def test_a_graph_is_sent_to_another_process_without_its_indices():

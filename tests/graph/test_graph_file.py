@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -9,7 +7,6 @@ import sys
 import zlib
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -196,7 +193,7 @@ def test_loading_imports_neither_tensorflow_nor_networkx(tmp_path):
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(refused, at, value, problem):
-    wrong: Any = document()
+    wrong = document()
     inner = wrong
     for key in at[:-1]:
         inner = inner[key]

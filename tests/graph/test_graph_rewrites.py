@@ -13,7 +13,7 @@ BOTH = frozenset({"CPU", "GPU"})
 
 def op(name, kind="Mul", **more):
     fields = {"bytes_accessed": 300, "flops": 10, "output_bytes": (100,), "device_kinds": BOTH}
-    return Op(name, kind, **fields | more)  # type: ignore[arg-type]
+    return Op(name, kind, **fields | more)
 
 
 def edges(*ends):
@@ -104,7 +104,7 @@ TABLE, ROWS, INDICES = 800, 40, 20
 
 
 def _op(name, kind, size_bytes=0, role=Role.UPDATE, **more):
-    return Op(name, kind, role, output_bytes=(size_bytes,), **more)  # type: ignore[arg-type]
+    return Op(name, kind, role, output_bytes=(size_bytes,), **more)
 
 
 def _graph(*, rows_bytes=ROWS, product=False):

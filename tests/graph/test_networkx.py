@@ -1,12 +1,9 @@
-from __future__ import annotations
-
 import contextlib
 import io
 import json
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import networkx as nx
 import pytest
@@ -132,7 +129,7 @@ SNIPPETS = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```\n", PAGE, re.DOTALL
 
 def test_every_snippet_prints_what_stands_below_it():
     assert len(SNIPPETS) == PAGE.count("```python") == 4
-    names: dict[str, Any] = {}
+    names = {}
     for code, shown in SNIPPETS:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

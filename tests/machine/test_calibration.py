@@ -1,12 +1,9 @@
 """Calibrations on file: what is saved is loaded, and what is damaged is as good as none."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import fields, replace
 from itertools import permutations
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -55,8 +52,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def document():
-    read: dict[str, Any] = json.loads(CALIBRATION.save("f", testbed="workers").read_text())
-    return read
+    return json.loads(CALIBRATION.save("f", testbed="workers").read_text())
 
 
 def times():

@@ -58,7 +58,6 @@ def test_the_truth_is_in_the_range_however_long_the_ways_are(offset_ns, ppm, pin
         at_ns,
     )
 
-    assert found is not None
     # Rounding a drift to whole ns is off by one at most.
     assert found.low_ns - 1 <= ahead_ns(at_ns) <= found.high_ns + 1
     assert abs(found.offset_ns - ahead_ns(at_ns)) <= found.uncertainty_ns + 1

@@ -43,7 +43,6 @@ def test_devices_of_two_hosts_are_linked_as_their_first_ones_which_the_first_hos
     assert (TWO.step_overhead_ns, TWO.op_ns) == (350_000, 1_100)
     assert TWO.partition_overhead_ns == DRIVEN.partition_overhead_ns
     assert (TWO.remote_ns, TWO.quantum_ns) == (DRIVEN.remote_ns, DRIVEN.quantum_ns)
-    assert TWO.network is not None
     assert TWO.network.remote_ns == {"b": REACHED.remote_ns}
 
 
@@ -60,7 +59,6 @@ def test_all_devices_of_three_hosts_are_linked_some_by_links_that_stand_for_othe
     names = [device.name for device in THREE_HOSTS.devices]
     assert set(THREE.links) == set(permutations(names, 2))
     assert list(THREE.reference_ns) == names
-    assert THREE.network is not None
     assert set(THREE.network.at_once) == {("a", "b"), ("b", "a"), ("a", "c"), ("c", "a")}
 
     within = [("a:0", "a:1"), ("a:1", "a:0"), ("c:0", "c:1"), ("c:1", "c:0")]
@@ -72,7 +70,6 @@ def test_a_slower_host_makes_its_own_copies_longer_and_of_others_what_its_cores_
     for ends in (("a:0", "a:1"), ("a:1", "a:0")):
         assert slow.links[ends] == TWO.links[ends]
     for before, after in zip(TWO.links["a:0", "b:0"], slow.links["a:0", "b:0"], strict=True):
-        assert before.receive_ns is not None
         assert after.receive_ns == 2 * before.receive_ns
         assert after.send_ns == before.send_ns
         assert after.copy_ns == before.copy_ns + before.receive_ns

@@ -1,7 +1,5 @@
 """A machine that others keep busy: whoever times steps on it is told."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -29,7 +27,7 @@ def test_who_times_on_a_busy_machine_is_told_at_the_start_and_in_the_report(monk
     monkeypatch.setattr(this_machine, "other_work", lambda: OtherWork(cores=6.18, busiest="stress"))
     monkeypatch.setattr(this_machine, "find_cores", lambda: FOUR_CORES)
     plan = plan_testbed(TestbedKind.LOGICAL_CPUS, 2)
-    told: list[str] = []
+    told = []
     busy = with_load(plan, told.append)
     assert told == [f"warning: {warning}" for warning in busy.warnings]
     assert "other work keeps this machine busy: it uses 6.2 cores, most by stress." in told[0]
@@ -41,7 +39,7 @@ def test_who_times_on_a_busy_machine_is_told_at_the_start_and_in_the_report(monk
     assert len(told) == 1
 
 
-def counted(proc, busy, ticks, parents) -> None:
+def counted(proc, busy, ticks, parents):
     """Write the kernel's counters: of one CPU, idle for 900 ticks, and of processes."""
     cpu = min(os.sched_getaffinity(0))
     (proc / "stat").write_text(f"cpu 1 1 1 1\ncpu{cpu} {busy} 0 0 900 50 0 0 0 9 9\nintr 1\n")
@@ -52,7 +50,7 @@ def counted(proc, busy, ticks, parents) -> None:
 
 
 @pytest.mark.parametrize(("quota", "cores"), [(None, 1.2), (1, 0.9)])
-def test_only_what_other_processes_do_now_is_load(monkeypatch, tmp_path, quota, cores) -> None:
+def test_only_what_other_processes_do_now_is_load(monkeypatch, tmp_path, quota, cores):
     ours, child, idle, new, busy = os.getpid(), 4_000_001, 4_000_002, 4_000_003, 4_000_004
     parents = {child: ours}
     counted(tmp_path, 1000, {ours: 50, child: 0, idle: 9_000, busy: 700}, parents)
@@ -72,17 +70,17 @@ def test_only_what_other_processes_do_now_is_load(monkeypatch, tmp_path, quota, 
     assert found.busiest == f"p {busy})  (process {busy}, 70% of a core)"
 
 
-def test_an_idle_machine_is_not_called_busy_for_what_has_ended(monkeypatch, tmp_path) -> None:
+def test_an_idle_machine_is_not_called_busy_for_what_has_ended(monkeypatch, tmp_path):
     counted(tmp_path, 1000, {os.getpid(): 50}, {})
     monkeypatch.setattr(this_machine, "_PROC", tmp_path)
     monkeypatch.setattr(this_machine, "other_work", other_work)
     monkeypatch.setattr(os, "getloadavg", lambda: (9.0, 9.0, 9.0))
-    told: list[str] = []
+    told = []
     assert with_load(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), told.append).warnings == ()
     assert told == []
 
 
-def test_work_on_this_machine_is_seen() -> None:
+def test_work_on_this_machine_is_seen():
     # A shell that ends leaves it to others: it is no process of ours.
     spins = "while :; do :; done >/dev/null & echo $!"
     ran = subprocess.run(["bash", "-c", spins], stdout=subprocess.PIPE, text=True, check=True)

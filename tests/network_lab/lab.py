@@ -6,9 +6,9 @@
 
 Hosts are called h0, h1, … and know each other by these names. Each has a network, a host name and
 a view of /sys of its own; files and processes are those of the machine. The rate holds for each
-host's cable, both ways. The *delay* of a host is what it takes to reach it, one way, so that
-different delays make paths asymmetric; any delay, 0 included, is made by a switch in user space
-(`packet_switch.py`), no delay by the kernel's bridge and `tbf`.
+host's cable, both ways. The *delay* is what it takes to reach a host, one way; any delay, 0
+included, is made by a switch in user space (`packet_switch.py`), no delay by the kernel's bridge
+and `tbf`.
 
 Works as root, and without where users may make namespaces. Whatever runs on a host ends with the
 lab, also what it has started in turn and what has moved to a network of its own there.
@@ -18,89 +18,61 @@ copies of 16 MiB kept to the rate within 5 % up to 1 Gbit/s by the bridge, which
 for it, and up to 3 Gbit/s by the packet switch.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from network_lab.namespaces import ENTER, RefusedError, UserSpace
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Mapping, Sequence
-    from types import EllipsisType
-
-    from network_lab.namespaces import Keeper
 
 _SWITCH = "switch"
 _SWITCH_PROGRAM = Path(__file__).with_name("packet_switch.py")
 _INTERFACE = "eth0"
 # About what a TCP connection of Linux has under way at most: less loses frames, more does nothing.
-QUEUE_BYTES = 8 << 20
+_QUEUE_BYTES = 8 << 20
 # What may pass the bridge unshaped after a pause; the kernel needs some for its timers.
 _BURST_NS = 100_000
 _LEAST_BURST_BYTES = 2 * 1_514
-_RENO = "reno"
 _CALL_LIMIT_S = 60.0
-
-
-@dataclass(slots=True)
-class _Cable:
-    rate_bit_per_s: float | None
-    delay_ns: int | None
 
 
 class Lab:
     """A running network."""
 
-    def __init__(self, folder: Path, keepers: Mapping[str, Keeper], *, delays: bool) -> None:
+    def __init__(self, folder, keepers, *, delays):
         """Connect hosts; ``delays`` says that the switch is to be one that has them."""
         self._folder, self._keepers = folder, keepers
         self.hosts = tuple(name for name in keepers if name != _SWITCH)
-        self._cables = {host: _Cable(None, 0 if delays else None) for host in self.hosts}
-        self._started: list[subprocess.Popen[Any]] = []
-        self._connect()
+        self._started = []
+        self._connect(bridged=not delays)
         self._switch = self._packet_switch() if delays else None
 
     @property
-    def launcher(self) -> str:
+    def launcher(self):
         """The program that runs a command on a host: its arguments are the host and the command.
 
         The host may be called by its address as well.
         """
         return str(self._folder / "on")
 
-    def address(self, host: str) -> str:
+    def address(self, host):
         """Return the address of a host."""
         return _address(self.hosts.index(host))
 
-    def pid(self, host: str) -> int:
+    def pid(self, host):
         """Return the id of a process whose network is that of a host, to be entered by."""
         return self._keepers[host].pid
 
-    def run(
-        self, host: str, command: Sequence[str | os.PathLike[str]], **options: Any
-    ) -> subprocess.Popen[Any]:
+    def run(self, host, command, **options):
         """Start a command on a host, with options of `subprocess.Popen`."""
         started = subprocess.Popen([self.launcher, host, *command], **options)
         self._started.append(started)
         return started
 
-    def call(
-        self,
-        host: str,
-        command: Sequence[str | os.PathLike[str]],
-        *,
-        stdin: str = "",
-        time_limit_s: float = _CALL_LIMIT_S,
-    ) -> str:
+    def call(self, host, command, *, stdin="", time_limit_s=_CALL_LIMIT_S):
         """Run a command on a host to its end and return what it printed.
 
         Raises:
@@ -122,59 +94,19 @@ class Lab:
             raise error
         return done.stdout
 
-    def shape(
-        self,
-        *hosts: str,
-        rate_bit_per_s: float | EllipsisType | None = ...,
-        delay_ns: int | EllipsisType = ...,
-        queue_bytes: int = QUEUE_BYTES,
-    ) -> None:
-        """Give cables of some hosts, or of all, another rate (None: no limit) or another delay.
-
-        Raises:
-            ValueError: a delay is asked for, and the switch is one that has none.
-        """
-        for host in hosts or self.hosts:
-            cable = self._cables[host]
-            if rate_bit_per_s is not ...:
-                cable.rate_bit_per_s = rate_bit_per_s
-            if delay_ns is not ...:
-                if cable.delay_ns is None:
-                    raise ValueError("this lab has no delays: make it with one, which may be 0")
-                cable.delay_ns = delay_ns
-            if self._switch is None:
-                self._shape_by_kernel(host, cable.rate_bit_per_s, queue_bytes)
-            else:
-                self._shape_by_switch(host, cable, queue_bytes)
-
-    def unplug(self, host: str) -> None:
+    def unplug(self, host):
         """Pull the cable of a host out of the switch."""
         self.call(_SWITCH, ["ip", "link", "set", host, "down"])
 
-    def plug_in(self, host: str) -> None:
+    def plug_in(self, host):
         """Put the cable of a host back in."""
         self.call(_SWITCH, ["ip", "link", "set", host, "up"])
 
-    def set_congestion_control(self, name: str) -> None:
-        """Let connections that begin from now on have that congestion control.
-
-        With reno, whose rate follows from what is known, it is not forgotten in pauses either.
-        """
-        settings = {"tcp_congestion_control": name}
-        settings["tcp_slow_start_after_idle"] = "0" if name == _RENO else "1"
-        for host in self.hosts:
-            for key, value in settings.items():
-                self.call(host, ["sh", "-c", f"echo {value} > /proc/sys/net/ipv4/{key}"])
-
-    def congestion_control(self, host: str) -> str:
-        """Return what connections of a host have that begin now."""
-        return self.call(host, ["cat", "/proc/sys/net/ipv4/tcp_congestion_control"]).strip()
-
-    def processes(self, host: str) -> tuple[int, ...]:
+    def processes(self, host):
         """Return the ids of what runs on a host, in whatever network."""
         return self._keepers[host].inmates()
 
-    def close(self) -> None:
+    def close(self):
         """End all that runs on the hosts, and the switch."""
         for process in self._started:
             process.kill()
@@ -184,8 +116,7 @@ class Lab:
             with process:  # Closes its pipes, and waits for it.
                 pass
 
-    def _connect(self) -> None:
-        bridged = self._cables[self.hosts[0]].delay_ns is None
+    def _connect(self, *, bridged):
         lines = ["link add name bridge type bridge", "link set bridge up"] if bridged else []
         for host in self.hosts:
             far_end = f"peer name {_INTERFACE} netns {self.pid(host)}"
@@ -200,7 +131,7 @@ class Lab:
             ]
             self.call(host, ["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
 
-    def _packet_switch(self) -> subprocess.Popen[str]:
+    def _packet_switch(self):
         return self.run(
             _SWITCH,
             [sys.executable, "-I", "-S", str(_SWITCH_PROGRAM), *self.hosts],
@@ -209,43 +140,32 @@ class Lab:
             text=True,
         )
 
-    def _shape_by_switch(self, host: str, cable: _Cable, queue_bytes: int) -> None:
-        assert self._switch is not None
-        assert self._switch.stdin is not None
-        assert self._switch.stdout is not None
-        asked = {
-            "port": host,
-            "rate_bit_per_s": cable.rate_bit_per_s,
-            "delay_ns": cable.delay_ns,
-            "queue_bytes": queue_bytes,
-        }
-        self._switch.stdin.write(json.dumps(asked) + "\n")
-        self._switch.stdin.flush()
-        if not self._switch.stdout.readline():
-            raise RuntimeError(f"the packet switch ended with {self._switch.wait()}")
+    def shape(self, rate_bit_per_s, delay_ns):
+        """Give each cable a rate, None for no limit, and a delay, None if the kernel switches."""
+        for host in self.hosts:
+            if self._switch is None:
+                self._shape_by_kernel(host, rate_bit_per_s)
+                continue
+            asked = {"port": host, "rate_bit_per_s": rate_bit_per_s, "delay_ns": delay_ns}
+            self._switch.stdin.write(json.dumps(asked | {"queue_bytes": _QUEUE_BYTES}) + "\n")
+            self._switch.stdin.flush()
+            if not self._switch.stdout.readline():
+                raise RuntimeError(f"the packet switch ended with {self._switch.wait()}")
 
-    def _shape_by_kernel(self, host: str, rate_bit_per_s: float | None, queue_bytes: int) -> None:
+    def _shape_by_kernel(self, host, rate_bit_per_s):
         for where, interface in ((host, _INTERFACE), (_SWITCH, host)):
             root = ["qdisc", "replace", "dev", interface, "root"]
             if rate_bit_per_s is None:
                 self.call(where, ["tc", *root, "noqueue"])
                 continue
             burst_bytes = max(_LEAST_BURST_BYTES, round(rate_bit_per_s * _BURST_NS / 8e9))
-            shaped = f"tbf rate {rate_bit_per_s:.0f}bit burst {burst_bytes}b limit {queue_bytes}b"
+            shaped = f"tbf rate {rate_bit_per_s:.0f}bit burst {burst_bytes}b limit {_QUEUE_BYTES}b"
             self.call(where, ["tc", *root, *shaped.split()])
 
 
 @contextlib.contextmanager
-def lab(
-    *,
-    hosts: int = 2,
-    rate_bit_per_s: float | None = None,
-    delay_ns: int | None = None,
-    congestion_control: str | None = None,
-) -> Iterator[Lab]:
+def lab(*, hosts=2, rate_bit_per_s=None, delay_ns=None):
     """Make a network of hosts, and take it down in the end.
-
-    ``congestion_control`` None is the system's default.
 
     Raises:
         RefusedError: the system gives no such namespaces, or has no tools to make them.
@@ -270,14 +190,12 @@ def lab(
         enter.chmod(0o755)
         network = Lab(folder, keepers, delays=delay_ns is not None)
         stack.callback(network.close)
-        network.shape(rate_bit_per_s=rate_bit_per_s, delay_ns=... if delay_ns is None else delay_ns)
-        if congestion_control is not None:
-            network.set_congestion_control(congestion_control)
+        network.shape(rate_bit_per_s, delay_ns)
         yield network
 
 
 @cache
-def refusal() -> str | None:
+def refusal():
     """Return why this system has no lab, None if it has one."""
     try:
         with lab(hosts=1, rate_bit_per_s=1e9):
@@ -288,5 +206,5 @@ def refusal() -> str | None:
         return f"this system allows no lab of namespaces: {error.stderr.strip()}"
 
 
-def _address(number: int) -> str:
+def _address(number):
     return f"10.77.0.{number + 1}"

@@ -6,8 +6,6 @@ nothing is left behind when a test run is killed. Who is not root gets a user na
 which all others lie.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -15,10 +13,6 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # Where tools for networks are, and who is not root often does not look.
 SYSTEM_PATH = "/usr/sbin:/sbin"
@@ -63,7 +57,7 @@ class RefusedError(Exception):
 class Keeper:
     """A process that holds namespaces."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command):
         """Start it, and wait until its namespaces are there.
 
         Raises:
@@ -77,7 +71,6 @@ class Keeper:
             text=True,
             start_new_session=True,  # A Ctrl-C is the lab's to handle.
         )
-        assert self._process.stdout is not None
         if self._process.stdout.readline().strip() != _READY:
             _, said = self._process.communicate()
             raise RefusedError(f"this system allows no lab of namespaces: {said.strip()}")
@@ -86,11 +79,11 @@ class Keeper:
         assert self._space not in (None, _host_name_space(os.getpid())), "not a space of its own"
 
     @property
-    def pid(self) -> int:
+    def pid(self):
         """Process id, by which the namespaces can be entered."""
         return self._process.pid
 
-    def inmates(self) -> tuple[int, ...]:
+    def inmates(self):
         """Return the ids of all other processes here.
 
         They are told by the space of their host name: one that has moved to a network of its own
@@ -104,7 +97,7 @@ class Keeper:
             and _host_name_space(pid) == self._space
         )
 
-    def end_inmates(self) -> None:
+    def end_inmates(self):
         """End them, and what they start meanwhile."""
         deadline = time.monotonic() + _END_LIMIT_S
         while (inmates := self.inmates()) and time.monotonic() < deadline:
@@ -113,7 +106,7 @@ class Keeper:
                     os.kill(pid, signal.SIGKILL)
             time.sleep(_POLL_INTERVAL_S)
 
-    def close(self) -> None:
+    def close(self):
         """Let go of the namespaces, and end what still runs in them."""
         self.end_inmates()
         self._process.kill()
@@ -123,7 +116,7 @@ class Keeper:
 class UserSpace:
     """Where keepers are made: as root, or as root of a user namespace."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         """Find out, and make that namespace if it is needed.
 
         Raises:
@@ -133,8 +126,8 @@ class UserSpace:
         missing = [tool for tool in _TOOLS if shutil.which(tool, path=path) is None]
         if missing:
             raise RefusedError(f"no {' or '.join(missing)} on this system")
-        self._keeper: Keeper | None = None
-        self._inside: tuple[str, ...] = ()
+        self._keeper = None
+        self._inside = ()
         if os.geteuid() != 0:
             script = f"echo {_READY}; exec cat"
             made = ("unshare", "--user", "--map-root-user", "--uts")
@@ -144,7 +137,7 @@ class UserSpace:
                 *("--user", "--preserve-credentials"),
             )
 
-    def keeper(self, name: str, names_file: Path) -> Keeper:
+    def keeper(self, name, names_file):
         """Make namespaces for a host of that name; the file has the addresses of all names.
 
         Raises:
@@ -153,13 +146,13 @@ class UserSpace:
         made = (*self._inside, "unshare", "--net", "--mount", "--uts")
         return Keeper([*made, "sh", "-c", _FURNISH, "sh", str(names_file), name])
 
-    def close(self) -> None:
+    def close(self):
         """Let go of the user namespace."""
         if self._keeper is not None:
             self._keeper.close()
 
 
-def _host_name_space(pid: int) -> str | None:
+def _host_name_space(pid):
     with contextlib.suppress(OSError):  # It has ended, or is another user's.
         return str(Path(f"/proc/{pid}/ns/uts").readlink())
     return None

@@ -16,8 +16,6 @@ all of their segments arrive with the last one. What the switch itself takes com
 ten microseconds for each frame.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json
@@ -55,13 +53,13 @@ class Port:
     out_free_ns: int = 0
     waiting: deque[tuple[int, bytes]] = field(default_factory=deque)
 
-    def takes_ns(self, size_bytes: int) -> int:
+    def takes_ns(self, size_bytes):
         """Return how long a frame of that size occupies the cable."""
         if self.rate_bit_per_s is None:
             return 0
         return round(size_bytes * 8e9 / self.rate_bit_per_s)
 
-    def is_full(self, free_ns: int, now_ns: int) -> bool:
+    def is_full(self, free_ns, now_ns):
         """Return whether a direction that is in use until a moment has too much waiting for it."""
         return free_ns - now_ns > self.takes_ns(self.queue_bytes)
 
@@ -69,12 +67,12 @@ class Port:
 class Switch:
     """Ports, and which of them leads to which address."""
 
-    def __init__(self, interfaces: list[str]) -> None:
+    def __init__(self, interfaces):
         """Open the ports."""
         self.ports = {name: Port(name, _packet_socket(name)) for name in interfaces}
-        self._port_of: dict[bytes, Port] = {}
+        self._port_of = {}
 
-    def receive(self, port: Port) -> None:
+    def receive(self, port):
         """Take frames that have come in by a port and put them into the queues of others."""
         for _ in range(_FRAMES_AT_ONCE):
             try:
@@ -87,7 +85,7 @@ class Switch:
             known = self._port_of.get(target)
             self._pass_on(frame, port, [known] if known else list(self.ports.values()))
 
-    def _pass_on(self, frame: bytes, port: Port, others: list[Port]) -> None:
+    def _pass_on(self, frame, port, others):
         now_ns, size_bytes = time.monotonic_ns(), wire_bytes(frame)
         if port.is_full(port.in_free_ns, now_ns):
             return
@@ -103,7 +101,7 @@ class Switch:
                 due_ns = max(due_ns, other.waiting[-1][0])
             other.waiting.append((due_ns, frame))
 
-    def send_due(self) -> int | None:
+    def send_due(self):
         """Send what is due; return how long until the next frame is, None if none waits."""
         next_ns = None
         for port in self.ports.values():
@@ -114,7 +112,7 @@ class Switch:
                 next_ns = port.waiting[0][0]
         return None if next_ns is None else max(0, next_ns - time.monotonic_ns())
 
-    def set(self, port: str, **values: float | None) -> None:
+    def set(self, port, **values):
         """Change a port; what is on its way stays so, and nothing waits for the cables."""
         changed = self.ports[port]
         for name, value in values.items():
@@ -122,7 +120,7 @@ class Switch:
         changed.in_free_ns = changed.out_free_ns = 0
 
 
-def wire_bytes(frame: bytes) -> int:
+def wire_bytes(frame):
     """Return the bytes of a frame on the wire, where each segment has headers of its own."""
     _, segmentation, header_bytes, segment_bytes, _, _ = _OFFLOAD.unpack_from(frame)
     size_bytes = len(frame) - _OFFLOAD.size
@@ -132,7 +130,7 @@ def wire_bytes(frame: bytes) -> int:
     return size_bytes + more_segments * header_bytes
 
 
-def _packet_socket(interface: str) -> socket.socket:
+def _packet_socket(interface):
     opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
     for option in (_VNET_HEADER, _QDISC_BYPASS, _IGNORE_OUTGOING):
         opened.setsockopt(_SOL_PACKET, option, 1)
@@ -141,14 +139,14 @@ def _packet_socket(interface: str) -> socket.socket:
     return opened
 
 
-def _be_prompt() -> None:
+def _be_prompt():
     """Let sleeps end when they should, and run before programs that compute, as hardware does."""
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
     with contextlib.suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
 
 
-def main() -> None:
+def main():
     """Switch until standard input ends."""
     _be_prompt()
     switch = Switch(sys.argv[1:])

@@ -6,8 +6,6 @@ is told; when one side ends, the other one sees the end of what it reads. Left o
 strangers away, and the status that the command ends with.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -25,7 +23,7 @@ _OURS = "advisor"
 _COMMAND = (sys.executable, "-P", "-m", "placement_advisor.cli.app")
 
 
-def launcher(folder: Path) -> str:
+def launcher(folder):
     """Make a program that logs in to `{host}` and runs a command there; return words for it."""
     program = folder / "login"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -I {Path(__file__)} "$@"\n')
@@ -33,7 +31,7 @@ def launcher(folder: Path) -> str:
     return f"{program} {{host}}"
 
 
-def _serve(core: int) -> None:
+def _serve(core):
     os.sched_setaffinity(0, {core})
     with socket.create_server(("", _PORT)) as listening:
         print("ready", flush=True)
@@ -42,7 +40,7 @@ def _serve(core: int) -> None:
             threading.Thread(target=_run, args=(connection,), daemon=True).start()
 
 
-def _run(connection: socket.socket) -> None:
+def _run(connection):
     with connection:
         line = b""
         while not line.endswith(b"\n"):
@@ -60,7 +58,7 @@ def _run(connection: socket.socket) -> None:
             connection.shutdown(socket.SHUT_RDWR)
 
 
-def _log_in(host: str, command: list[str]) -> None:
+def _log_in(host, command):
     try:
         connection = socket.create_connection((host, _PORT))
     except OSError as error:
@@ -74,7 +72,7 @@ def _log_in(host: str, command: list[str]) -> None:
                 data = data[os.write(1, data) :]
 
 
-def _send_input(connection: socket.socket) -> None:
+def _send_input(connection):
     while data := os.read(0, _CHUNK_BYTES):
         connection.sendall(data)
     connection.shutdown(socket.SHUT_WR)

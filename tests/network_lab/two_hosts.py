@@ -3,22 +3,13 @@
 The command runs on h0, which is its `localhost`; h1 is reached by a login over the cable.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
 
 import psutil
 from network_lab import remote_shell
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from network_lab.lab import Lab
 
 _SERVE = "serve"
 
@@ -29,9 +20,7 @@ class TwoHosts:
     ``words`` and ``launch`` are what the options ``--hosts`` and ``--launch`` take.
     """
 
-    def __init__(
-        self, network: Lab, folder: Path, environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, network, folder, environment=None):
         """Let the second host wait for logins; all that is run on either has this environment."""
         self.network, self._environment = network, environment
         here, there = network.hosts[:2]
@@ -44,17 +33,16 @@ class TwoHosts:
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert serving.stdout is not None
         assert serving.stdout.readline() == "ready\n"
         self.words = f"localhost:1@{network.address(here)},{there}:1@{network.address(there)}"
         self.launch = remote_shell.launcher(folder)
 
     @property
-    def options(self) -> tuple[str, ...]:
+    def options(self):
         """The options that have an analysis run on both."""
         return "--hosts", self.words, "--launch", self.launch
 
-    def run(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    def run(self, *arguments, **options):
         """Start Python on the first host, on its core, with options of `subprocess.Popen`."""
         pinned = ("taskset", "-c", str(self._core), sys.executable)
         here, *_ = self.network.hosts
@@ -62,7 +50,7 @@ class TwoHosts:
             here, [*pinned, *arguments], env=self._environment, text=True, **options
         )
 
-    def running(self, *hosts: str) -> dict[int, str]:
+    def running(self, *hosts):
         """Return what runs on some hosts, on both if none is named, but for what serves logins."""
         found = {}
         for pid in (

@@ -175,7 +175,6 @@ def as_bytes(text):
 def members_of(text, containing=b""):
     data = as_bytes(text)
     start = list_start(data, "events")
-    assert start is not None
     return list(members(data, start, containing))
 
 

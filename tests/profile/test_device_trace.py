@@ -15,7 +15,6 @@ from placement_advisor.profile.device_trace import (
     union_of_spans,
 )
 
-Drawn = list[tuple[int, int]]
 SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), max_size=8)
 
 

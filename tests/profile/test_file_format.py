@@ -1,7 +1,5 @@
 """What a file is, by its content: every format under every name, and what is no profile."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -160,7 +158,6 @@ def test_of_several_files_the_newest_counts_and_that_is_said(tmp_path):
     os.utime(newer, (2_000, 2_000))
     profile = read(tmp_path)
     assert profile.form is FileFormat.NVPROF_TRACE
-    assert profile.which is not None
     assert profile.which.startswith("read was nvprof.csv, the newest of 2 profiles")
     # XSpaces come before what viewers save beside them.
     (tmp_path / "vm.xplane.pb").write_bytes(xspace(tmp_path))
@@ -200,7 +197,6 @@ def test_of_a_logdir_the_run_with_the_last_name_counts_though_it_was_copied_firs
     newest = made(runs / "2026_11_21_20_31_55" / "vm.xplane.pb", at_s=1_000)
     read = recorded_run(tmp_path)
     assert read.files == (newest,)
-    assert read.note is not None
     assert "2026_11_21_20_31_55, the newest of 2 runs" in read.note
 
 

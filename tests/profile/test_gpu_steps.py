@@ -8,7 +8,7 @@ from recorded_profiles import activity, copied, event, gpu, host, write
 from placement_advisor.errors import AdvisorError
 from placement_advisor.measurement.measurement import SizeBasis
 from placement_advisor.profile.gpu_planes import read_gpu_steps
-from placement_advisor.profile.xplane import Event, Line
+from placement_advisor.profile.xplane import Line
 
 GPUS = {"GPU:0": 0, "GPU:1": 1}
 
@@ -20,7 +20,7 @@ def read(tmp_path, gpu_lines):
     return read_gpu_steps(write(tmp_path / "gpus.xplane.pb", *gpus, host([step])), GPUS)
 
 
-def stream(*events: Event, name: str = "Stream #13(Compute)", number: int = 13) -> Line:
+def stream(*events, name="Stream #13(Compute)", number=13):
     return Line(name=name, id=number, events=events)
 
 

@@ -1,7 +1,5 @@
 """GPU profiles that are known exactly: every count, byte, tensor and exposed nanosecond."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,7 +14,7 @@ from placement_advisor.profile.device_trace import DeviceUse, Route
 from placement_advisor.profile.gpu_planes import read_gpu_steps
 from placement_advisor.profile.read_profile import totals_with_layers, trace_with_sizes
 from placement_advisor.profile.totals import ByHost, RoutePerStep, totals_of
-from placement_advisor.profile.xplane import Event, Line
+from placement_advisor.profile.xplane import Line
 from placement_advisor.simulator.schedule import (
     intervals_length,
     intervals_length_outside,
@@ -32,8 +30,8 @@ def two_gpus():
     """Two steps of 1000 ns: kernels, and copies that kernels hide, partly hide, and do not hide."""
     planes = []
     for number in (0, 1):
-        kernels: list[Event] = []
-        copies: list[Event] = []
+        kernels = []
+        copies = []
         for step in (0, 1):
             at = 1000 * step
             if number == 0:
@@ -73,7 +71,6 @@ def test_every_figure_of_two_gpus_is_exact(tmp_path):
     assert first.idle_ns == 1950 - 2 * (320 + 130 + 10 + 100)
     assert second.total[DeviceUse.COMPUTE].time_ns == 1000
     assert second.total[DeviceUse.PEER].exposed_ns == 2 * (150 + 50)
-    assert first.per_step is not None
     assert first.per_step[DeviceUse.COMPUTE].time_ns == 320
     assert first.per_step[DeviceUse.PEER].time_ns == 200 + 50
     assert first.idle_per_step_ns == 900 - (320 + 130 + 10 + 50)
@@ -362,7 +359,6 @@ def test_tensors_never_take_more_than_the_device_waited(tmp_path, seed):
     )
     profile = totals_of(trace_of(path))
     waited_ns = profile.devices[1].total[DeviceUse.PEER].exposed_ns
-    assert waited_ns is not None
     shared_ns = sum(tensor.exposed_ns for tensor in profile.tensors)
     # Each of the four is rounded down.
     assert waited_ns - 4 <= shared_ns <= waited_ns

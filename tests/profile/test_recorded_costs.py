@@ -46,8 +46,8 @@ def chain(*ops):
     return OpGraph(ops, [edge(a.name, b.name) for a, b in pairwise(ops)])
 
 
-def guesses(graph, time_ns=7):
-    cost = OpCost(time_ns=time_ns, basis=CostBasis.GUESSED)
+def guesses(graph):
+    cost = OpCost(time_ns=7, basis=CostBasis.GUESSED)
     return CostTable(costs={op.name: cost for op in graph.ops if op.role is not Role.INPUT})
 
 

@@ -167,13 +167,9 @@ def test_the_first_file_ever_is_read_while_numba_compiles(tmp_path):
 
 def test_the_schema_is_that_of_the_installed_tensorflow():
     spec = importlib.util.find_spec("tensorflow")
-    assert spec is not None
-    assert spec.origin is not None
     # Loaded by its place, as importing it by name would import all of TensorFlow.
     source = Path(spec.origin).parent / "tsl/profiler/protobuf/xplane_pb2.py"
     module_spec = importlib.util.spec_from_file_location("installed_xplane_pb2", source)
-    assert module_spec is not None
-    assert module_spec.loader is not None
     theirs = importlib.util.module_from_spec(module_spec)
     module_spec.loader.exec_module(theirs)
     assert _shape(xplane_schema.new_space().DESCRIPTOR) == _shape(theirs.XSpace.DESCRIPTOR)

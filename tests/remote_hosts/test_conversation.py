@@ -23,12 +23,16 @@ from placement_advisor.remote_hosts.conversation import (
 
 
 @pytest.fixture
-def ends():
+def pipes():
     """Two streams, each of which reads what the other one writes."""
     (to_first, from_second), (to_second, from_first) = os.pipe(), os.pipe()
-    first, second = PipeStream(to_first, from_first), PipeStream(to_second, from_second)
-    yield first, second
-    for stream in (first, second):
+    return PipeStream(to_first, from_first), PipeStream(to_second, from_second)
+
+
+@pytest.fixture
+def ends(pipes):
+    yield pipes
+    for stream in pipes:
         stream.close()
 
 
@@ -54,10 +58,8 @@ def test_a_stream_that_is_stopped_neither_waits_for_bytes_nor_for_room(ends):
     assert first.read(None) == b""
 
 
-def test_the_end_of_one_side_is_the_end_for_the_other():
-    to_first, from_second = os.pipe()
-    to_second, from_first = os.pipe()
-    first, second = PipeStream(to_first, from_first), PipeStream(to_second, from_second)
+def test_the_end_of_one_side_is_the_end_for_the_other(pipes):
+    first, second = pipes
     second.write(b"last words")
     second.close()
     assert first.read(None) == b"last words"
@@ -131,12 +133,6 @@ class Side:
         if message == "nonsense":
             raise MisfitError("a message that nobody sends")
         self.heard.put(message)
-
-
-@pytest.fixture
-def pipes():
-    (to_first, from_second), (to_second, from_first) = os.pipe(), os.pipe()
-    return PipeStream(to_first, from_first), PipeStream(to_second, from_second)
 
 
 @pytest.fixture

@@ -27,7 +27,6 @@ def test_a_way_carries_small_messages_and_large_ones_or_there_is_none():
     (port,) = free_ports(1)
     host_facts.answer_at("127.0.0.1", port)
     tried = host_facts.try_way("127.0.0.1", port)
-    assert tried.small_ns is not None
     assert tried.small_ns > 0
     assert tried.large_passes
     (port,) = free_ports(1)

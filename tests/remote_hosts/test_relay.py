@@ -33,9 +33,9 @@ class Host:
         assert self.worker.do("make_network") is None
         assert self.worker.do("serve", self.own_port, self.name) is None
 
-    def open_to(self, *others, network=NETWORK):
+    def open_to(self, *others):
         far = [(other.own_port, other.address, other.relay_port) for other in others]
-        opened = self.worker.do("open_network", str(self.folder), network, [self.own_port], far)
+        opened = self.worker.do("open_network", str(self.folder), NETWORK, [self.own_port], far)
         assert opened is None, opened
 
     def end(self):

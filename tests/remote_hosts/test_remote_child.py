@@ -93,14 +93,6 @@ def test_the_host_ends_a_child_that_takes_too_much_memory_between_calls(tmp_path
         assert not psutil.pid_exists(child.pid)
 
 
-def test_a_call_that_needs_another_child_ends_when_that_one_dies(host):
-    with host.child("b:0") as one, host.child("b:1") as other:
-        begun = one.start(time.sleep, 600)
-        os.kill(other.pid, signal.SIGKILL)
-        failure = begun.wait(watch=(one, other))
-        assert failure.message == "b:1 was killed by SIGKILL"
-
-
 @pytest.mark.usefixtures("fork_server")
 def test_children_here_and_there_watch_each_other(host):
     with Child("client") as client, host.child("b:0") as worker:

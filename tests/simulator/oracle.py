@@ -92,13 +92,13 @@ class Oracle:
             device.name: _Place(device=device, number=i)
             for i, device in enumerate((*devices, *step.cluster.hosts))
         }
-        self._events: list[tuple[int, int, tuple[int, ...], _Place | _Copy | _Kernel]] = []
-        self._copies: list[_Copy] = []
-        self._started: list[_Task] = []
+        self._events = []
+        self._copies = []
+        self._started = []
         # Events so far: what one of them makes ready goes before what a later one does.
         self._event = 0
-        self._wire_free_ns: dict[object, int] = {}
-        self._last_arrival_ns: dict[tuple[str, str], int] = {}
+        self._wire_free_ns = {}
+        self._last_arrival_ns = {}
         runs = [op for op in step.graph.ops if op.role is not Role.CONSTANT]
         in_use = {self._place(op).device.name for op in runs}
         self._is_split = len(in_use & {device.name for device in devices}) > 1
@@ -129,13 +129,13 @@ class Oracle:
         lost_ns = round(step.cluster.sharing.exchange_loss * self._beside_kernels_ns())
         self.step_ns = max(ends, default=0) + lost_ns + self._dispatch.step_overhead_ns
 
-    def _beside_kernels_ns(self) -> int:
+    def _beside_kernels_ns(self):
         """Count nanoseconds with a kernel and a copy, on the device ahead that ends last."""
         ahead = [place for place in self._places.values() if place.device.launches_ahead]
         if not ahead:
             return 0
 
-        def end_ns(place: _Place) -> tuple[int, int]:
+        def end_ns(place):
             ends = [task.end_ns for task in self._started if task.place is place]
             return max(ends, default=-1), place.number
 
@@ -227,7 +227,6 @@ class Oracle:
             now, kind, _, who = heappop(self._events)
             self._event += 1
             if kind == _ARRIVAL:
-                assert isinstance(who, _Copy)
                 place = who.target
                 if not _receive_ns(who):
                     self._deliver(who, now)
@@ -237,7 +236,6 @@ class Oracle:
                 place = who.task.place
                 self._tell(who.task, now, here=False, away=True)
             else:
-                assert isinstance(who, _Place)
                 place, done = who, who.doing
                 place.doing = None
                 if isinstance(done, _Task) and place.device.launches_ahead:
@@ -266,7 +264,7 @@ class Oracle:
             readers = [self._tasks[edge.consumer] for edge in edges if edge.port == port]
             sizes = (edge.size_bytes for edge in edges if edge.port == port)
             size = 0 if port == CONTROL_PORT else next(sizes)
-            elsewhere: list[_Place] = []
+            elsewhere = []
             for reader in readers:
                 if reader.place is task.place:
                     if here:

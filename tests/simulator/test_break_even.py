@@ -69,9 +69,7 @@ def towers(cluster, *splits, growing=None, corrections=None):
     costs = TOWER_COSTS.everywhere(cluster)
     growing = growing or GrowingStep(growth_of(TOWERS), costs, cluster)
     simulator = Simulator(TOWERS, costs, cluster)
-    found = searched(simulator, splits or (SPLIT,), growing, corrections=corrections)
-    assert found is not None
-    return found
+    return searched(simulator, splits or (SPLIT,), growing, corrections=corrections)
 
 
 def test_a_prediction_that_its_measurement_refuted_is_corrected_by_it():

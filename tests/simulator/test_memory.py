@@ -77,8 +77,8 @@ def loop(*sizes, trips):
     return Op("loop", "While", output_bytes=sizes, trips=trips)
 
 
-def relu(name, size_bytes=100):
-    return op(name, size_bytes, kind="Relu")
+def relu(name):
+    return op(name, 100, kind="Relu")
 
 
 X, Y30, Z50 = op("x", 100), op("y", 30), op("z", 50)

@@ -60,17 +60,14 @@ def test_a_step_at_another_batch_is_what_a_trace_there_gives():
 def test_what_is_more_for_each_sample_takes_and_is_worth_more_by_hand():
     assert growth_of(retrieval).faster == ("pairs",)
     # Of 8 samples, encode takes 80 ns, bound by its flops at 50 Gflop/s; pairs 100 ns; decay 60 ns.
-    step = growing(retrieval, {"encode": 80, "pairs": 100, "decay": 60})
-    alone = place(ON_A)
+    costs = {"encode": 80, "pairs": 100, "decay": 60}
+    step, alone = growing(retrieval, costs), place(ON_A)
     assert step.step_ns(alone, 8) == 80 + 100 + 60
     assert step.step_ns(alone, 16) == 160 + 400 + 60
     assert step.step_ns(alone, 4) == 40 + 25 + 60
-    step = growing(retrieval, {"encode": 80, "pairs": 100, "decay": 60})
     # 16 samples are 560 ns of what grows, where 8 are 180.
     assert step.worth(8) == 8
     assert step.worth(16) == pytest.approx(8 * 560 / 180)
-    costs = {"encode": 80, "pairs": 100, "decay": 60}
-    step = growing(retrieval, costs)
     tables = price(costs).everywhere(step.cluster)
     split = place({**ON_A, "pairs": "b"})
     expected = Simulator(retrieval(BATCH), tables, step.cluster).step_ns(split)

@@ -3,8 +3,6 @@
 No profile of TensorFlow with copies between GPUs is public, and none was recorded here.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from recorded_profiles import crossing, event, gpu, host, write
@@ -122,9 +120,8 @@ GRAPH = OpGraph(
 
 def over_host(copies):
     """Return each copy in two parts, as without access to a peer's memory."""
-    found: list[Copy] = []
+    found = []
     for copy in copies:
-        assert copy.dest is not None
         middle_us = (copy.start_us + copy.end_us) // 2
         found += [
             replace(copy, name="MemcpyD2H", dest=None, end_us=middle_us),

@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import gzip
 import json
 import zipfile
 from dataclasses import replace
-from typing import Any
 
 import jsonschema
 import numpy as np
@@ -85,7 +82,7 @@ def test_copies_over_the_host_are_right_where_the_driver_gives_no_access(tmp_pat
     assert words(pair, "peer access") == "copies go over the host; the driver says CNS"
 
 
-LIES: dict[str, tuple[dict[str, Any], set[str]]] = {
+LIES = {
     "a copy is missing": ({"copies": COPIED[1:]}, {"copies", "bytes"}),
     "a copy is there twice": ({"copies": (*COPIED, COPIED[1])}, {"copies", "bytes"}),
     "a copy has other bytes": ({"copies": copied("near/row_sums", size_bytes=1_020)}, {"bytes"}),

@@ -106,8 +106,8 @@ def test_moves_of_one_split_are_simulated_on_top_of_one_another():
     assert findings[0].action == "in split, put layer layer0 with its gradients and variables on b"
 
 
-def _timed(placement, step_ns, rounds=8):
-    return TimedPlacement(placement=placement, rounds=((step_ns, step_ns),) * rounds)
+def _timed(placement, step_ns):
+    return TimedPlacement(placement=placement, rounds=((step_ns, step_ns),) * 8)
 
 
 def _two_moves(**more):

@@ -1,7 +1,5 @@
 """Numbers other than plain float32, on the GPUs that `hardware.toml` describes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

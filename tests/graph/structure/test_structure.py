@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 from hypothesis import given
@@ -253,7 +251,7 @@ def test_blocks_that_repeat_by_hand():
 def test_blocks_of_any_graph_are_of_one_size_feed_one_another_and_never_overlap(graph):
     view = layer_view(graph)
     edges = set(view.edges)
-    seen: list[str] = []
+    seen = []
     for repetition in repeated_blocks(graph, view):
         assert len({len(block) for block in repetition.blocks}) == 1
         assert len(repetition.blocks) >= 2

@@ -1,7 +1,5 @@
 """Facts of machines, written by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from placement_advisor.machine.machine_facts import CopyTime, Facts, KeptFigures, Package, Unmet
@@ -44,7 +42,7 @@ LAPTOP = Facts(
 )
 
 
-def pair(first: int, second: int, code: str, connection: Connection | None) -> GpuPair:
+def pair(first, second, code, connection):
     return GpuPair(first=first, second=second, code=code, connection=connection)
 
 

@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -22,7 +19,7 @@ VALIDATOR = jsonschema.Draft202012Validator(load_schema("doctor"))
 
 def told(facts):
     content = plain(Doctor.of(facts))
-    read: dict[str, Any] = json.loads(json.dumps(content, allow_nan=False))
+    read = json.loads(json.dumps(content, allow_nan=False))
     assert read == content
     VALIDATOR.validate(read)
     return read

@@ -167,7 +167,6 @@ def test_a_tool_that_hangs_is_given_up(tool, monkeypatch):
     monkeypatch.setattr(nvidia, "_LIMIT_S", 0.2)
     written(tool, "exec sleep 5")
     problem = find_gpus().problem
-    assert problem is not None
     assert "gave no answer within" in problem
 
 
@@ -194,7 +193,6 @@ def test_who_reads_whose_memory_is_asked_of_the_tool(tool, tmp_path):
     (tmp_path / "peers").write_text(PEERS)
     written(tool, f'[ "$*" = "topo -p2p r" ] && cat {tmp_path}/peers')
     found = find_peer_access()
-    assert found is not None
     assert [(pair.first, pair.second, pair.code) for pair in found] == [(0, 1, PEER_ACCESS)]
 
 
