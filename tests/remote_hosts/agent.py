@@ -53,10 +53,6 @@ def own_pid():
     return os.getpid()
 
 
-def core_time_ns():
-    return time.process_time_ns()
-
-
 def user_namespace():
     return os.readlink("/proc/self/ns/user")  # noqa: PTH115 - it points to nothing
 
