@@ -145,29 +145,17 @@ def test_where_there_are_no_towers_any_more_a_split_among_pairs_does_not_fit(tmp
 
 
 TWO_TOWER = Path(__file__).parents[1] / "tf" / "models" / "two_tower.py"
-SETTINGS = """
-[tool.advisor]
-hardware = "2xV100-NVLink"
-[[tool.advisor.models]]
-path = "two_tower.py"
-placement = "{placement}"
-"""
-
-
-def checked_again(project, placement, options):
-    config = project / "pyproject.toml"
-    config.write_text(SETTINGS.format(placement=placement))
-    (result,) = check_models(read_config(config), options, SilentProgress()).results
-    return result
 
 
 @pytest.mark.slow
 def test_a_placement_that_was_replaced_by_a_worse_one_is_measured_to_be_slower(tmp_path):
-    (tmp_path / TWO_TOWER.name).write_text(TWO_TOWER.read_text())
-    checked_again(tmp_path, "single", CheckOptions(update=True))
-    same = checked_again(tmp_path, "single", CheckOptions(measure=True))
+    def of_today(placement, **options):
+        return checked(tmp_path, placement, "2xV100-NVLink", TWO_TOWER.read_text(), **options)
+
+    of_today("single", update=True)
+    same = of_today("single", measure=True)
     assert same.status in (Status.PASSED, Status.INCONCLUSIVE)
     assert "against the locked placement" in same.notes[-1]
-    worse = checked_again(tmp_path, "alternating", CheckOptions(measure=True))
+    worse = of_today("alternating", measure=True)
     codes = {code for problem in worse.problems for code in problem.codes}
     assert ProblemCode.MEASURED_SLOWER in codes, worse.notes

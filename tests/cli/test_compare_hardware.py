@@ -1,9 +1,14 @@
 """`advisor compare-hardware`: a small model on machines by name, and what it refuses."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 from cli_answers import refusal, told
+
+from placement_advisor.analysis import compare_hardware
+from placement_advisor.analysis.options import AnalyzeOptions
+from placement_advisor.solvers.effort import Effort
 
 SAMPLES = sorted((Path(__file__).parents[2] / "sample_models").glob("*.py"))
 MODEL = """
@@ -219,35 +224,38 @@ def test_towers_within_hosts_win_where_variables_are_large(advisor, tmp_path):
     assert hosts["knee"]["strong"]["devices"] == 2
 
 
-def both_answers(advisor, model, hardware, folder):
-    """Return what both commands say of a model on a machine, which is one verdict."""
-    compared = advisor("compare-hardware", str(model), hardware, "--json", "-q")
-    options = ("--hardware", hardware, "--json", "-q", "-o", str(folder / "out"))
-    analyzed = advisor("analyze", str(model), *options)
-    (machine,) = told(compared, "scaling")["machines"]
-    analysis = told(analyzed, "analysis")
-    assert machine["verdict"] == analysis["recommendation"]["verdict"]
-    assert machine["answer"] == analysis["recommendation"]["answer"]
-    return machine, analysis
+def both_answers(advisor, model, hardware, folder, *options):
+    """Yield what both commands say of a model on each machine, which is one verdict."""
+    compared = advisor("compare-hardware", str(model), *hardware, "--json", "-q")
+    machines = told(compared, "scaling")["machines"]
+    for name, machine in zip(hardware, machines, strict=True):
+        where = ("--hardware", name, "--json", "-q", "-o", str(folder / name))
+        analysis = told(advisor("analyze", str(model), *where, *options), "analysis")
+        assert machine["verdict"] == analysis["recommendation"]["verdict"]
+        assert machine["answer"] == analysis["recommendation"]["answer"]
+        yield machine, analysis
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hardware", ["4xT4", "2xH100-NVLink4"])
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
-def test_the_verdict_is_that_of_analyze_for_every_sample(advisor, tmp_path, sample, hardware):
-    machine, _ = both_answers(advisor, sample, hardware, tmp_path)
-    for row in machine["best"]:
-        assert row["excess"] != "unexplained"
-        assert (row["excess"] == "launches") <= (row["efficiency"] is None)
-        assert row["efficiency"] is None or row["efficiency"] <= 1
-    per_s = [row["samples_per_s"] for row in machine["best"] if row["scaling"] == "strong"]
-    assert per_s == sorted(per_s)
+def test_the_verdict_is_that_of_analyze_for_every_sample(advisor, tmp_path, monkeypatch, sample):
+    # Both search briefly; the test below has them search as hard as users do.
+    brief = partial(AnalyzeOptions, effort=Effort(units=0.1))
+    monkeypatch.setattr(compare_hardware, "AnalyzeOptions", brief)
+    hardware = ("4xT4", "2xH100-NVLink4")
+    for machine, _ in both_answers(advisor, sample, hardware, tmp_path, "--effort", "0.1"):
+        for row in machine["best"]:
+            assert row["excess"] != "unexplained"
+            assert (row["excess"] == "launches") <= (row["efficiency"] is None)
+            assert row["efficiency"] is None or row["efficiency"] <= 1
+        per_s = [row["samples_per_s"] for row in machine["best"] if row["scaling"] == "strong"]
+        assert per_s == sorted(per_s)
 
 
 def test_the_verdict_is_that_of_analyze_on_the_same_machine(advisor, tmp_path):
     path = tmp_path / "towers.py"
     path.write_text(TOWERS)
-    machine, analysis = both_answers(advisor, path, "2xT4", tmp_path)
+    ((machine, analysis),) = both_answers(advisor, path, ["2xT4"], tmp_path)
     recommended = analysis["recommendation"]
     row = machine["best"][-1]
     assert (row["scaling"], row["family"]) == ("strong", recommended["candidate"])
