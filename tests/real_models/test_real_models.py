@@ -132,7 +132,7 @@ def _candidates(advisor, name, output, *words):
 
 @pytest.mark.parametrize("name", _ALL)
 def test_single_and_alternating_are_simulated(advisor, name, tmp_path):
-    single, alternating = _candidates(advisor, name, tmp_path / "out", "--no-run")
+    single, alternating = _candidates(advisor, name, tmp_path / "out", "--quick")
     assert single["predicted"]["transfer_count"] == 0
     assert alternating["predicted"]["transfer_count"] > 0
     assert alternating["predicted"]["step_ns"] > 0
