@@ -83,9 +83,9 @@ def run_here(*words: str) -> Ran:
 
 
 @contextlib.contextmanager
-def few_rounds() -> Iterator[None]:
+def few_rounds(most: int = FEW_ROUNDS) -> Iterator[None]:
     """Have runs in this process add no rounds beyond a few, also where the verdict is in doubt."""
-    with mock.patch.object(defaults, "MAX_ROUNDS", FEW_ROUNDS):
+    with mock.patch.object(defaults, "MAX_ROUNDS", most):
         yield
 
 

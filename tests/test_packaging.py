@@ -140,7 +140,7 @@ def test_what_pip_installs_runs_a_model_away_from_the_checkout(wheel, tmp_path):
     (tmp_path / "model.py").write_text(MODEL)
     clean = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
     answer = subprocess.run(
-        [environment / "bin" / "advisor", "analyze", "model.py"],
+        [environment / "bin" / "advisor", "analyze", "model.py", "--effort", "0.1"],
         cwd=tmp_path,
         env={**clean, "XDG_CACHE_HOME": str(tmp_path / "cache")},
         capture_output=True,

@@ -26,10 +26,15 @@ dataset = tf.data.Dataset.from_tensors((tf.zeros((6, 64)), tf.zeros((6, 8))))
 
 @pytest.fixture(autouse=True)
 def _brief_search(request, monkeypatch):
-    """Search as briefly as `advisor analyze` does with ``BRIEF``, but not in slow tests."""
-    if request.node.get_closest_marker("slow") is None:
+    """Search as briefly as `advisor analyze` does with ``BRIEF``."""
+    if "as_users_do" not in request.fixturenames:
         brief = partial(AnalyzeOptions, effort=Effort(units=float(BRIEF[-1])))
         monkeypatch.setattr(compare_hardware, "AnalyzeOptions", brief)
+
+
+@pytest.fixture
+def as_users_do():
+    """Search as hard as users do who ask for no effort."""
 
 
 @pytest.fixture
@@ -217,35 +222,34 @@ def test_towers_within_hosts_win_where_variables_are_large(advisor, tmp_path):
     assert hosts["knee"]["strong"]["devices"] == 2
 
 
-def both_answers(advisor, model, hardware, folder, *words):
-    """Return what both commands say of a model on a machine, which is one verdict."""
-    compared = advisor("compare-hardware", str(model), hardware, "--json", "-q")
-    options = ("--hardware", hardware, "--json", "-q", "-o", str(folder / "out"), *words)
-    analyzed = advisor("analyze", str(model), *options)
-    (machine,) = told(compared, "scaling")["machines"]
-    analysis = told(analyzed, "analysis")
-    assert machine["verdict"] == analysis["recommendation"]["verdict"]
-    assert machine["answer"] == analysis["recommendation"]["answer"]
-    return machine, analysis
+def both_answers(advisor, model, hardware, folder, *options):
+    """Yield what both commands say of a model on each machine, which is one verdict."""
+    compared = advisor("compare-hardware", str(model), *hardware, "--json", "-q")
+    machines = told(compared, "scaling")["machines"]
+    for name, machine in zip(hardware, machines, strict=True):
+        where = ("--hardware", name, "--json", "-q", "-o", str(folder / name))
+        analysis = told(advisor("analyze", str(model), *where, *options), "analysis")
+        assert machine["verdict"] == analysis["recommendation"]["verdict"]
+        assert machine["answer"] == analysis["recommendation"]["answer"]
+        yield machine, analysis
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hardware", ["4xT4", "2xH100-NVLink4"])
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
-def test_the_verdict_is_that_of_analyze_for_every_sample(advisor, tmp_path, sample, hardware):
-    machine, _ = both_answers(advisor, sample, hardware, tmp_path)
-    for row in machine["best"]:
-        assert row["excess"] != "unexplained"
-        assert (row["excess"] == "launches") <= (row["efficiency"] is None)
-        assert row["efficiency"] is None or row["efficiency"] <= 1
-    per_s = [row["samples_per_s"] for row in machine["best"] if row["scaling"] == "strong"]
-    assert per_s == sorted(per_s)
+def test_the_verdict_is_that_of_analyze_for_every_sample(advisor, tmp_path, sample):
+    for machine, _ in both_answers(advisor, sample, ("4xT4", "2xH100-NVLink4"), tmp_path, *BRIEF):
+        for row in machine["best"]:
+            assert row["excess"] != "unexplained"
+            assert (row["excess"] == "launches") <= (row["efficiency"] is None)
+            assert row["efficiency"] is None or row["efficiency"] <= 1
+        per_s = [row["samples_per_s"] for row in machine["best"] if row["scaling"] == "strong"]
+        assert per_s == sorted(per_s)
 
 
-def test_the_verdict_is_that_of_analyze_on_the_same_machine(advisor, tmp_path):
+def test_the_verdict_is_that_of_analyze_on_the_same_machine(advisor, as_users_do, tmp_path):
     path = tmp_path / "towers.py"
     path.write_text(TOWERS)
-    machine, analysis = both_answers(advisor, path, "2xT4", tmp_path, *BRIEF)
+    ((machine, analysis),) = both_answers(advisor, path, ["2xT4"], tmp_path)
     recommended = analysis["recommendation"]
     row = machine["best"][-1]
     assert (row["scaling"], row["family"]) == ("strong", recommended["candidate"])

@@ -27,8 +27,9 @@ import os, subprocess, sys
 print("from print"); print("from print to stderr", file=sys.stderr)
 os.write(1, b"from the system\\n"); subprocess.run(["echo", "from another process"])
 """
-FEW = ("--rounds", "5", "--steps", "1", "--candidates", "towers", "--effort", "0.01")
-MANY = ("--rounds", "10000", "--steps", "100")
+BRIEF = ("--candidates", "towers", "--effort", "0.01")
+FEW = ("--rounds", "5", "--steps", "1", *BRIEF)
+MANY = ("--rounds", "10000", "--steps", "100", *BRIEF)
 
 
 @pytest.fixture

@@ -132,7 +132,7 @@ def _candidates(advisor, name, output, *words):
 
 @pytest.mark.parametrize("name", _ALL)
 def test_single_and_alternating_are_simulated(advisor, name, tmp_path):
-    single, alternating = _candidates(advisor, name, tmp_path / "out", "--no-run")
+    single, alternating = _candidates(advisor, name, tmp_path / "out", "--quick")
     assert single["predicted"]["transfer_count"] == 0
     assert alternating["predicted"]["transfer_count"] > 0
     assert alternating["predicted"]["step_ns"] > 0
@@ -145,7 +145,7 @@ def test_single_and_alternating_are_simulated(advisor, name, tmp_path):
 @needs_workers
 def test_mobilenet_really_runs_and_computes_the_same_when_split(advisor, tmp_path):
     quick = ("--testbed", "workers", "--rounds", "3", "--steps", "1")
-    with few_rounds():
+    with few_rounds(3):
         candidates = _candidates(advisor, "mobilenet_v2_96", tmp_path / "out", *quick)
     for candidate in candidates:
         measured = candidate["measured"]

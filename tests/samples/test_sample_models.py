@@ -14,7 +14,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from command_runs import Command, few_rounds
+from command_runs import few_rounds
 from real_runs import needs_workers
 
 from placement_advisor.candidates import references
@@ -45,7 +45,7 @@ from placement_advisor.tf.load.model_source import ModelSource
 FOLDER = Path(__file__).parents[2] / "sample_models"
 SAMPLES = sorted(path.stem for path in FOLDER.glob("*.py"))
 DEVICES = ("worker:0", "worker:1")
-FEW = ("--rounds", "5", "--steps", "2", "--effort", "0.1")
+FEW = ("--rounds", "5", "--steps", "1", "--effort", "0.1")
 TIME_LIMIT_S = 600.0
 FLOAT_BYTES = 4
 # State that is no weight, by the last part of its name: of random layers, optimizers and metrics.
@@ -401,13 +401,23 @@ class TestASampleAtItsSmallSize:
 EACH_REPLICA_ITS_OWN = frozenset({"resnet50", "transformer"})
 
 
+@pytest.fixture(scope="module")
+def full_samples(tmp_path_factory):
+    """A folder with the samples at their full size; the fork server keeps the small one."""
+    folder = tmp_path_factory.mktemp("full")
+    for path in FOLDER.glob("*.py"):
+        text = path.read_text().replace('"SAMPLE_SIZE", "small"', '"SAMPLE_SIZE", "full"')
+        (folder / path.name).write_text(text)
+    return folder
+
+
 @pytest.mark.slow
 class TestASampleForReal:
     @each_sample
     @needs_workers
     def test_is_analysed(self, advisor, name, tmp_path):
         folder = tmp_path / "out"
-        with few_rounds():
+        with few_rounds(5):
             ran = advisor("analyze", str(FOLDER / f"{name}.py"), "-o", str(folder), *FEW)
         assert ran.code == 0, ran.err
         # Of a script, it says first where its step is.
@@ -438,12 +448,9 @@ class TestASampleForReal:
         assert broken <= {Invariant.PROFILE_OF_TIMED_STEP}, broken
 
     @each_sample
-    def test_is_traced_at_its_full_size(self, name, tmp_path, monkeypatch):
-        monkeypatch.setenv("SAMPLE_SIZE", "full")
+    def test_is_traced_at_its_full_size(self, advisor, full_samples, name, tmp_path):
         file = tmp_path / "graph.json.gz"
-        words = ("trace", str(FOLDER / f"{name}.py"), "-o", str(file))
-        with Command(*words, temp=tmp_path / "temp") as command:
-            ran = command.wait()
+        ran = advisor("trace", str(full_samples / f"{name}.py"), "-o", str(file))
         assert ran.code == 0, ran.err
         graph = OpGraph.load(file)
         assert graph.edge_bytes_known_share >= EXPECTED[name].known_bytes
