@@ -32,18 +32,6 @@ def save_placement(path: str, seed: int | None) -> None:
     random_placement(step.graph, seed).save(Path(path), step.graph, WORKERS, step.traced_as())
 
 
-def plan_of(path: str, samples: tuple[int, ...] | None) -> SplitPlan:
-    """Return the plan of a placement file, or of shares of the batch of the same graph."""
-    return SplitPlan(
-        label="batch" if samples else "drawn",
-        family="batch",
-        devices=WORKERS,
-        placement=None if samples else Path(path),
-        samples=samples,
-        single=Path(path),
-    )
-
-
 def trained(
     script: str,
     plan: SplitPlan | None,
