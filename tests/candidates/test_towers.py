@@ -1,12 +1,13 @@
 import pytest
 from drawn_cases import cases
 from hypothesis import given
+from placed_steps import price
 from step_graphs import Call, cluster_of, deepconn, models, proposed, training_step
 
 from placement_advisor.candidates import towers
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.towers import propose_towers, propose_towers_forward_only
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.cost.table import CostTable
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
@@ -211,9 +212,8 @@ def test_what_the_optimizer_does_for_the_trunk_fills_its_device_first():
     towers = (chain(n, k, cost_ns=100) for n, k in (("a", 2), ("b", 2), ("c", 1)))
     top = Call(name="top", feeds=("join",), variables=(("w", 80),))
     graph, costs = training_step(joined(*towers, rest=(top,)))
-    update = {"w/total": OpCost(time_ns=200, basis=CostBasis.MEASURED)}
-    for more, device in (({}, "d0"), (update, "d1")):
-        priced = CostTable(costs={**costs.costs, **more})
+    for more, device in (({}, "d0"), ({"w/total": 200}, "d1")):
+        priced = CostTable(costs={**costs.costs, **price(more).costs})
         layers = proposed(propose_towers, graph, priced, "d0", "d1").by_layer(graph)
         assert layers["c_0"] == device
 

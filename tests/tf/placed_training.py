@@ -12,7 +12,7 @@ import weakref
 from contextlib import nullcontext, redirect_stdout, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from placed_live import WORKERS, cpus, random_placement
 
@@ -23,7 +23,9 @@ from placement_advisor.tf.load.capture import Capture
 from placement_advisor.tf.load.model_source import execute
 from placement_advisor.tf.trace.tracer import traced_step
 from placement_advisor.tf.training import placed_run
-from placement_advisor.tf.training.trial import SplitPlan
+
+if TYPE_CHECKING:
+    from placement_advisor.tf.training.trial import SplitPlan
 
 
 def save_placement(path: str, seed: int | None) -> None:
