@@ -170,7 +170,6 @@ def test_what_is_no_tower_or_leaves_all_compute_in_one_place_is_said():
         "the towers joined by 'loss' are too uneven: 100 % of the compute would stay on d0"
     )
     found = within_a_pair([Call(name="only", feeds=("in:x",))], *FOUR)
-    assert isinstance(found, NotApplicable)
     assert found.family == "batch-towers"
     assert found.reason.startswith("no layer joins two independent towers")
 
@@ -274,18 +273,12 @@ FOUR = ("d0", "d1", "d2", "d3")
 
 
 def within_a_pair(calls, *devices):
-    graph, costs = training_step(calls)
-    cluster = cluster_of(*devices)
-    return towers.within_a_pair(graph, costs.everywhere(cluster), cluster)
+    return proposed(towers.within_a_pair, *training_step(calls), *devices)
 
 
 def test_a_pair_is_laid_out_as_towers_on_two_devices():
-    graph, costs = training_step(deepconn())
-    two = cluster_of("d0", "d1")
-    alone = towers.propose_towers(graph, costs.everywhere(two), two)
+    alone = proposed(propose_towers, *training_step(deepconn()), "d0", "d1")
     found = within_a_pair(deepconn(), *FOUR)
-    assert isinstance(found, Placement)
-    assert isinstance(alone, Placement)
     assert found.device_of == alone.device_of
     assert set(found.device_of.values()) == {"d0", "d1"}
     assert (found.label, found.family) == ("batch-towers", "batch-towers")
@@ -294,7 +287,6 @@ def test_a_pair_is_laid_out_as_towers_on_two_devices():
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_two_pairs_need_four_devices(count):
     found = within_a_pair(deepconn(), *FOUR[:count])
-    assert isinstance(found, NotApplicable)
     assert found.reason == f"two pairs of devices are 4, and there are {count}"
 
 
