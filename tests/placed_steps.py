@@ -126,7 +126,7 @@ def pair(
     channel=None,
 ):
     """Return ``count`` devices named a, b, c …, linked alike in every direction."""
-    names = "abcdef"[:count]
+    names = "abcdefgh"[:count]
     return Cluster(
         devices=tuple(
             Device(name=name, kind="CPU", launch_overhead_ns=launch_overhead_ns) for name in names

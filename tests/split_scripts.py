@@ -12,11 +12,17 @@ the backward pass of both towers on one device, have unequal towers, or send muc
 Left out: functional models, whose scopes Keras 3 drops; strategies; more than two devices.
 """
 
+from __future__ import annotations
+
 import argparse
 import random
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 STYLES = ("function", "fit", "session")
 KINDS = ("dense", "conv", "embedding")
@@ -72,7 +78,7 @@ class SplitScript:
     text: str = ""
 
     @property
-    def features(self):
+    def features(self) -> dict[str, object]:
         """What tells it from others, in short."""
         return {
             "style": self.style,
@@ -84,7 +90,7 @@ class SplitScript:
         }
 
 
-def split_script(seed):
+def split_script(seed: int) -> SplitScript:
     """Return the script of a seed."""
     draw = random.Random(f"split script {seed}")
     is_heavy = seed % 2 == 0
@@ -99,24 +105,24 @@ def split_script(seed):
         _tower(draw, kind, batch, optimizer, each, top)
         for kind, each in zip(kinds, draw.sample((took_ms, other_ms), 2), strict=True)
     ]
-    fields = {
-        "seed": seed,
-        "style": STYLES[seed % len(STYLES)],
-        "is_heavy": is_heavy,
-        "is_apart": draw.random() >= _ON_ONE_DEVICE,
-        "left": towers[0],
-        "right": towers[1],
-        "batch": batch,
-        "head": draw.choice((*DEVICES, None)),
-        "optimizer": optimizer,
-    }
-    drawn = SplitScript(**fields)
-    lines = {"function": _function_lines, "fit": _fit_lines, "session": _session_lines}
-    text = "\n".join(lines[drawn.style](drawn)).rstrip() + "\n"
-    return SplitScript(**fields, text=text)
+    drawn = SplitScript(
+        seed=seed,
+        style=STYLES[seed % len(STYLES)],
+        is_heavy=is_heavy,
+        is_apart=draw.random() >= _ON_ONE_DEVICE,
+        left=towers[0],
+        right=towers[1],
+        batch=batch,
+        head=draw.choice((*DEVICES, None)),
+        optimizer=optimizer,
+    )
+    text_of = {"function": _function_text, "fit": _fit_text, "session": _session_text}
+    return replace(drawn, text=text_of[drawn.style](drawn))
 
 
-def _tower(draw, kind, batch, optimizer, took_ms, top):
+def _tower(
+    draw: random.Random, kind: str, batch: int, optimizer: str, took_ms: float, top: int
+) -> Tower:
     """Return the widest tower that takes so long a training step, at most."""
     drawn = Tower(
         kind=kind,
@@ -128,13 +134,13 @@ def _tower(draw, kind, batch, optimizer, took_ms, top):
     )
     widths = range(_NARROWEST, _WIDEST)
 
-    def estimate_ms(width):
+    def estimate_ms(width: int) -> float:
         return estimated_ms(replace(drawn, width=width), batch, optimizer)
 
     return replace(drawn, width=widths[max(0, bisect_right(widths, took_ms, key=estimate_ms) - 1)])
 
 
-def estimated_ms(tower, batch, optimizer):
+def estimated_ms(tower: Tower, batch: int, optimizer: str) -> float:
     """Return what a training step of a tower takes on one core, roughly."""
     width, is_conv = tower.width, tower.kind == "conv"
     first = {"conv": 3, "dense": tower.size, "embedding": width}[tower.kind]
@@ -148,16 +154,16 @@ def estimated_ms(tower, batch, optimizer):
     return flop / _FLOP_PER_MS[tower.kind] + weights * _MS_PER_WEIGHT[optimizer]
 
 
-def _indented(lines, levels=1):
+def _indented(lines: Sequence[str], levels: int = 1) -> list[str]:
     return [f"{'    ' * levels}{line}" if line else "" for line in lines]
 
 
-def _under(device, lines):
+def _under(device: str | None, lines: Sequence[str]) -> list[str]:
     """Return lines within a scope, as they are for no device."""
     return list(lines) if device is None else [f'with tf.device("{device}"):', *_indented(lines)]
 
 
-def _data_lines(script):
+def _data_lines(script: SplitScript) -> list[str]:
     """Return lines that make up samples, four batches of them."""
     lines = [f"BATCH = {script.batch}", "SAMPLES = 4 * BATCH", "numbers = np.random.default_rng(7)"]
     for side, tower in (("left", script.left), ("right", script.right)):
@@ -170,28 +176,30 @@ def _data_lines(script):
     return [*lines, 'wanted_data = numbers.normal(size=(SAMPLES, 1)).astype("float32")', ""]
 
 
-def _sample(tower):
+def _sample(tower: Tower) -> tuple[int, ...]:
     return (tower.size, tower.size, 3) if tower.kind == "conv" else (tower.size,)
 
 
 # Keras layers, for `tf.function` and `fit`.
-_BUILT = [
-    "def built(layers, shape):",
-    '    """Create the variables of layers, where this is called."""',
-    "    for layer in layers:",
-    "        layer.build(shape)",
-    "        shape = layer.compute_output_shape(shape)",
-    "    return layers",
-    "",
-    "",
-    "def through(layers, x):",
-    "    for layer in layers:",
-    "        x = layer(x)",
-    "    return x",
-]
+_BUILT = '''
+def built(layers, shape):
+    """Create the variables of layers, where this is called."""
+    for layer in layers:
+        layer.build(shape)
+        shape = layer.compute_output_shape(shape)
+    return layers
 
 
-def _layers(tower):
+def through(layers, x):
+    for layer in layers:
+        x = layer(x)
+    return x
+
+
+'''
+
+
+def _layers(tower: Tower) -> list[str]:
     """Return the layers of a tower as an expression, and their input's shape."""
     if tower.kind == "conv":
         layer = f'tf.keras.layers.Conv2D({tower.width}, 3, padding="same", activation="relu")'
@@ -206,7 +214,7 @@ def _layers(tower):
     return ["built(", "    [", *_indented(lines, 2), "    ],", f"    {shape},", ")"]
 
 
-def _built_towers(script, prefix=""):
+def _built_towers(script: SplitScript, prefix: str = "") -> list[str]:
     lines = []
     for side, tower, device in zip(SIDES, (script.left, script.right), DEVICES, strict=True):
         first, *rest = _layers(tower)
@@ -217,48 +225,58 @@ def _built_towers(script, prefix=""):
 
 
 _LOSS = "loss = tf.reduce_mean(tf.square({through} - wanted))"
+_HEAD = "through({of}head, tf.concat([left, right], 1))"
 
 
-def _function_lines(script):
-    loss = _LOSS.format(through="through(head, tf.concat([left, right], 1))")
-    weights = [
-        f"{name}_weights = [w for layer in {layers} for w in layer.trainable_variables]"
+def _weights(of: str = "") -> list[str]:
+    return [
+        f"{of}{name}_weights = [w for layer in {of}{layers} for w in layer.trainable_variables]"
         for name, layers in (("left", "left_tower"), ("right", "right_tower"), ("head", "head"))
     ]
-    return [
-        '"""Two towers, each on a GPU of its own, in a loop of one\'s own."""',
-        "",
-        "import numpy as np",
-        "import tensorflow as tf",
-        "",
-        *_data_lines(script),
-        "",
-        *_BUILT,
-        "",
-        "",
-        *_built_towers(script),
-        *weights,
-        "weights = left_weights + right_weights + head_weights",
-        f"optimizer = tf.keras.optimizers.{script.optimizer}(0.001)",
-        "optimizer.build(weights)",
-        "",
-        "",
-        "@tf.function",
-        "def train_step(left_batch, right_batch, wanted):",
-        *_indented(_step_lines(script, loss, "")),
-        "    optimizer.apply_gradients(zip(gradients, weights))",
-        "    return loss",
-        "",
-        "",
-        "batches = tf.data.Dataset.from_tensor_slices((left_data, right_data, wanted_data))",
-        "for epoch in range(1000):",
-        "    for batch in batches.batch(BATCH, drop_remainder=True):",
-        "        loss = train_step(*batch)",
-        '    print(f"epoch {epoch}: {float(loss):.3f}")',
-    ]
 
 
-def _step_lines(script, loss, of):
+def _text(how: str, script: SplitScript, *parts: Sequence[str] | str) -> str:
+    """Return what begins with imports and data; a part is text or lines."""
+    tensorflow = "import tensorflow as tf\n"
+    if script.style == "session":
+        tensorflow = "import tensorflow.compat.v1 as tf\n\ntf.disable_v2_behavior()\n"
+    head = f'"""Two towers, each on a GPU of its own, {how}."""\n\nimport numpy as np\n'
+    data = "\n".join(_data_lines(script))
+    rest = (part if isinstance(part, str) else "\n".join(part) + "\n" for part in parts)
+    return f"{head}{tensorflow}\n{data}\n{''.join(rest)}"
+
+
+def _function_text(script: SplitScript) -> str:
+    loss = _LOSS.format(through=_HEAD.format(of=""))
+    return _text(
+        "in a loop of one's own",
+        script,
+        _BUILT,
+        _built_towers(script),
+        _weights(),
+        f"""weights = left_weights + right_weights + head_weights
+optimizer = tf.keras.optimizers.{script.optimizer}(0.001)
+optimizer.build(weights)
+
+
+@tf.function
+def train_step(left_batch, right_batch, wanted):
+""",
+        _indented(_step_lines(script, loss, "")),
+        """    optimizer.apply_gradients(zip(gradients, weights))
+    return loss
+
+
+batches = tf.data.Dataset.from_tensor_slices((left_data, right_data, wanted_data))
+for epoch in range(1000):
+    for batch in batches.batch(BATCH, drop_remainder=True):
+        loss = train_step(*batch)
+    print(f"epoch {epoch}: {float(loss):.3f}")
+""",
+    )
+
+
+def _step_lines(script: SplitScript, loss: str, of: str) -> list[str]:
     """Return lines that compute a loss and all gradients, each tower where it stands or not."""
     forward = [f"{side} = through({of}{side}_tower, {side}_batch)" for side in SIDES]
     if not script.is_apart:
@@ -285,90 +303,74 @@ def _step_lines(script, loss, of):
     return [*lines, "gradients = left_gradients + right_gradients + own"]
 
 
-def _fit_lines(script):
-    weights = [
-        f"self.{name}_weights = [w for layer in self.{layers} for w in layer.trainable_variables]"
-        for name, layers in (("left", "left_tower"), ("right", "right_tower"), ("head", "head"))
+def _fit_text(script: SplitScript) -> str:
+    head = _HEAD.format(of="self.")
+    forward = [
+        line
+        for side, device in zip(SIDES, DEVICES, strict=True)
+        for line in _under(device, [f"{side} = through(self.{side}_tower, {side}_batch)"])
     ]
-    own_step = [
-        "",
-        "    def train_step(self, data):",
-        "        (left_batch, right_batch), wanted = data",
-        *_indented(
-            _step_lines(
-                script,
-                _LOSS.format(through="through(self.head, tf.concat([left, right], 1))"),
-                "self.",
-            ),
-            2,
+    own_step: list[str] = []
+    if script.is_apart:  # The whole of Keras' step takes its gradients outside of `call`.
+        own_step = [
+            "",
+            "    def train_step(self, data):",
+            "        (left_batch, right_batch), wanted = data",
+            *_indented(_step_lines(script, _LOSS.format(through=head), "self."), 2),
+            "        weights = self.left_weights + self.right_weights + self.head_weights",
+            "        self.optimizer.apply_gradients(zip(gradients, weights))",
+            '        return {"error": loss}',
+        ]
+    return _text(
+        "as a Keras model",
+        script,
+        _BUILT,
+        """class TwoTowers(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+""",
+        _indented(
+            [*_built_towers(script, "self."), *(_weights("self.") if script.is_apart else [])], 2
         ),
-        "        weights = self.left_weights + self.right_weights + self.head_weights",
-        "        self.optimizer.apply_gradients(zip(gradients, weights))",
-        '        return {"error": loss}',
-    ]
-    # The whole of Keras' step takes its gradients outside of `call`.
-    return [
-        '"""Two towers, each on a GPU of its own, as a Keras model."""',
-        "",
-        "import numpy as np",
-        "import tensorflow as tf",
-        "",
-        *_data_lines(script),
-        "",
-        *_BUILT,
-        "",
-        "",
-        "class TwoTowers(tf.keras.Model):",
-        "    def __init__(self):",
-        "        super().__init__()",
-        *_indented(_built_towers(script, "self."), 2),
-        *(_indented(weights, 2) if script.is_apart else []),
-        "",
-        "    def call(self, batches):",
-        "        left_batch, right_batch = batches",
-        *_indented(
-            [
-                line
-                for side, device in zip(SIDES, DEVICES, strict=True)
-                for line in _under(device, [f"{side} = through(self.{side}_tower, {side}_batch)"])
-            ],
-            2,
-        ),
-        *_indented(
-            _under(script.head, ["return through(self.head, tf.concat([left, right], 1))"]), 2
-        ),
-        *(own_step if script.is_apart else []),
-        "",
-        "",
-        "model = TwoTowers()",
-        f'model.compile(tf.keras.optimizers.{script.optimizer}(0.001), "mean_squared_error")',
-        "model.fit((left_data, right_data), wanted_data, batch_size=BATCH, epochs=1000, verbose=2)",
-    ]
+        """
+    def call(self, batches):
+        left_batch, right_batch = batches
+""",
+        [*_indented([*forward, *_under(script.head, [f"return {head}"])], 2), *own_step],
+        f"""
+
+model = TwoTowers()
+model.compile(tf.keras.optimizers.{script.optimizer}(0.001), "mean_squared_error")
+model.fit((left_data, right_data), wanted_data, batch_size=BATCH, epochs=1000, verbose=2)
+""",
+    )
 
 
-_TF1 = [
-    "def dense(name, x, units, activation=None):",
-    "    with tf.variable_scope(name):",
-    '        kernel = tf.get_variable("kernel", [x.shape[1], units])',
-    '        bias = tf.get_variable("bias", [units], initializer=tf.zeros_initializer())',
-    "    y = tf.matmul(x, kernel) + bias",
-    "    return y if activation is None else activation(y)",
-    "",
-    "",
-    "def conv(name, x, filters):",
-    "    with tf.variable_scope(name):",
-    '        kernel = tf.get_variable("kernel", [3, 3, x.shape[3], filters])',
-    '    return tf.nn.relu(tf.nn.conv2d(x, kernel, strides=1, padding="SAME"))',
-    "",
-    "",
-    "def words(name, x, vocabulary, width):",
-    "    with tf.variable_scope(name):",
-    '        table = tf.get_variable("table", [vocabulary, width])',
-    "    return tf.reduce_mean(tf.nn.embedding_lookup(table, x), axis=1)",
-]
+_TF1 = """
+def dense(name, x, units, activation=None):
+    with tf.variable_scope(name):
+        kernel = tf.get_variable("kernel", [x.shape[1], units])
+        bias = tf.get_variable("bias", [units], initializer=tf.zeros_initializer())
+    y = tf.matmul(x, kernel) + bias
+    return y if activation is None else activation(y)
 
 
-def _session_tower(side, tower):
+def conv(name, x, filters):
+    with tf.variable_scope(name):
+        kernel = tf.get_variable("kernel", [3, 3, x.shape[3], filters])
+    return tf.nn.relu(tf.nn.conv2d(x, kernel, strides=1, padding="SAME"))
+
+
+def words(name, x, vocabulary, width):
+    with tf.variable_scope(name):
+        table = tf.get_variable("table", [vocabulary, width])
+    return tf.reduce_mean(tf.nn.embedding_lookup(table, x), axis=1)
+
+
+"""
+
+
+def _session_tower(side: str, tower: Tower) -> list[str]:
     """Return the lines of a tower, which leave its top under the name of the side."""
     lines = [f"x = {side}_batch"]
     if tower.kind == "embedding":
@@ -383,22 +385,9 @@ def _session_tower(side, tower):
     return [*lines, f'{side} = dense("{side}_top", x, {tower.top})']
 
 
-def _session_lines(script):
-    lines = [
-        '"""Two towers, each on a GPU of its own, in a session of TensorFlow 1."""',
-        "",
-        "import numpy as np",
-        "import tensorflow.compat.v1 as tf",
-        "",
-        "tf.disable_v2_behavior()",
-        "",
-        *_data_lines(script),
-        "",
-        *_TF1,
-        "",
-        "",
-    ]
+def _session_text(script: SplitScript) -> str:
     towers = dict(zip(SIDES, (script.left, script.right), strict=True))
+    lines = []
     for side, tower in towers.items():
         dtype = "tf.int32" if tower.kind == "embedding" else "tf.float32"
         shape = ["None", *map(str, _sample(tower))]
@@ -408,28 +397,31 @@ def _session_lines(script):
         lines += _under(device, _session_tower(side, tower))
     loss = _LOSS.format(through='dense("head", tf.concat([left, right], 1), 1)')
     apart = ", colocate_gradients_with_ops=True" if script.is_apart else ""
-    return [
-        *lines,
-        *_under(script.head, [loss]),
-        f"optimizer = tf.train.{_OPTIMIZERS[script.optimizer]}(0.001)",
-        f"train = optimizer.minimize(loss{apart})",
-        "",
-        "with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:",
-        "    session.run(tf.global_variables_initializer())",
-        "    for step in range(4000):",
-        "        rows = slice(step % 4 * BATCH, (step % 4 + 1) * BATCH)",
-        "        feeds = {",
-        "            left_batch: left_data[rows],",
-        "            right_batch: right_data[rows],",
-        "            wanted: wanted_data[rows],",
-        "        }",
-        "        _, reached = session.run([train, loss], feeds)",
-        "        if step % 100 == 0:",
-        '            print(f"step {step}: {reached:.3f}")',
-    ]
+    return _text(
+        "in a session of TensorFlow 1",
+        script,
+        _TF1,
+        [*lines, *_under(script.head, [loss])],
+        f"""optimizer = tf.train.{_OPTIMIZERS[script.optimizer]}(0.001)
+train = optimizer.minimize(loss{apart})
+
+with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:
+    session.run(tf.global_variables_initializer())
+    for step in range(4000):
+        rows = slice(step % 4 * BATCH, (step % 4 + 1) * BATCH)
+        feeds = {{
+            left_batch: left_data[rows],
+            right_batch: right_data[rows],
+            wanted: wanted_data[rows],
+        }}
+        _, reached = session.run([train, loss], feeds)
+        if step % 100 == 0:
+            print(f"step {{step}}: {{reached:.3f}}")
+""",
+    )
 
 
-def main():
+def main() -> None:
     """Write the script of a seed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("seed", type=int)

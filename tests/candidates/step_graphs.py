@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from hypothesis import strategies as st
+from placed_steps import price
 
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
@@ -95,11 +95,7 @@ def training_step(calls):
         _update(build, variable, parts, found_in[variable])
     _metric(build, f"{calls[-1].name}/op")
     graph = OpGraph(build.ops.values(), build.edges)
-    costs = {
-        name: OpCost(time_ns=time_ns, basis=CostBasis.MEASURED)
-        for name, time_ns in build.cost_ns.items()
-    }
-    return graph, CostTable(costs=costs)
+    return graph, price(build.cost_ns)
 
 
 def _forward(build, call, found_in):
@@ -115,17 +111,10 @@ def _forward(build, call, found_in):
             variable, Role.VARIABLE, kind="VarHandleOp", layer=found_in[variable],
             variable=variable, size=size,
         )  # fmt: skip
-        inputs.append(
-            build.op(
-                f"{call.name}/read/{variable}",
-                Role.FORWARD,
-                [handle],
-                kind="ReadVariableOp",
-                layer=call.name,
-                variable=variable,
-                size=size,
-            )
-        )
+        inputs.append(build.op(
+            f"{call.name}/read/{variable}", Role.FORWARD, [handle], kind="ReadVariableOp",
+            layer=call.name, variable=variable, size=size,
+        ))  # fmt: skip
     if call.table is not None:
         known = call.table in build.ops
         handle = build.op(

@@ -1,13 +1,13 @@
 from drawn_cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
+from placed_steps import place
 from step_graphs import Call, deepconn, models, training_step
 
 from placement_advisor.candidates.by_layer import listed, place_by_layer
 from placement_advisor.graph.layer_view import layer_view, membership
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import Placement
 
 DEVICES = ("d0", "d1", "d2")
 
@@ -114,13 +114,8 @@ def gather(table_bytes, rows_bytes):
         Op("gather", "GatherV2", layer="embed"),
         Op("sum", "Sum", layer="top"),
     ]
-    edges = [
-        ("ids", "gather", 8),
-        ("words", "read", 0),
-        ("read", "gather", table_bytes),
-        ("gather", "sum", rows_bytes),
-    ]
-    graph = OpGraph(ops, [Edge(a, b, 0, size) for a, b, size in edges])
+    edges = {"ids gather": 8, "words read": 0, "read gather": table_bytes, "gather sum": rows_bytes}
+    graph = OpGraph(ops, [Edge(*ends.split(), 0, size) for ends, size in edges.items()])
     layers = dict.fromkeys(("cast", "embed", "top"), "d1")
     return place_by_layer(graph, layers, {"words": "d0"}, "d0")["gather"]
 
@@ -167,12 +162,7 @@ def test_any_device_per_layer_and_per_variable_gives_a_placement_that_fits(calls
     device = st.sampled_from(DEVICES)
     layers = data.draw(st.fixed_dictionaries({call.name: device for call in calls}))
     variables = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys("uvw", device)))
-    placement = Placement(
-        label="any",
-        family="any",
-        device_of=place_by_layer(graph, layers, variables, "d0"),
-        rationale="",
-    )
+    placement = place(place_by_layer(graph, layers, variables, "d0"))
     placement.check(graph, DEVICES)
     for name, home in variables.items():
         if name in graph:

@@ -7,6 +7,7 @@ from drawn_cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
 from op_graphs import edge, op
+from placed_steps import price
 from step_graphs import Call, cluster_of, deepconn, models, proposed, training_step
 
 from placement_advisor.candidates.by_layer import NotApplicable, alike, busy_ns
@@ -29,7 +30,7 @@ from placement_advisor.candidates.references import (
     propose_alternating_ops,
     propose_single,
 )
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.cost.table import CostTable
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
@@ -235,9 +236,7 @@ GRAPH = OpGraph(
     ],
     [],
 )
-COSTS = CostTable(
-    costs={name: OpCost(time_ns=20, basis=CostBasis.MEASURED) for name in ("mul", "find")}
-)
+COSTS = price({"mul": 20, "find": 20})
 
 
 def test_a_device_is_busy_with_ops_and_launches_and_alike_whatever_its_name():

@@ -2,11 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from op_graphs import sized
+from placed_steps import price
 from step_graphs import cluster_of
 
 from placement_advisor.candidates.on_host import propose_loops, propose_tail
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.cost.table import CostTable
 from placement_advisor.graph.op import Edge, Inside, Op, Role
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.machine.devices import Device
@@ -55,12 +56,7 @@ def detector(**kinds):
 def on_gpu(propose, graph, times_ns=TIMES_NS):
     cluster = cluster_of(GPU, hosts=[HOST])
     costs = {
-        place: CostTable(
-            costs={
-                name: OpCost(time_ns=time_ns[i], basis=CostBasis.MEASURED)
-                for name, time_ns in times_ns.items()
-            }
-        )
+        place: price({name: time_ns[i] for name, time_ns in times_ns.items()})
         for i, place in enumerate(("GPU:0", "CPU:0"))
     }
     found = propose(graph, costs, cluster)
@@ -70,7 +66,8 @@ def on_gpu(propose, graph, times_ns=TIMES_NS):
 
 
 def moved(found, host="CPU:0"):
-    return {name for name, device in found.device_of.items() if device == host}
+    device_of = found.device_of if isinstance(found, Placement) else {}
+    return {name for name, device in device_of.items() if device == host}
 
 
 LISTED = {"list", "fill", "loop", "size", "gather"}
@@ -103,10 +100,8 @@ def test_an_end_that_saves_less_than_its_copies_take_stays():
     # On the GPU 95 in all, on the host 65, and 20 bytes cross.
     slow = {**TIMES_NS, "loop": (82, 60)}
     found = on_gpu(propose_tail, detector(), slow)
-    assert (found.family, found.reason) == (
-        "tail-on-host",
-        "nothing of it takes less time on CPU:0",
-    )
+    assert found.family == "tail-on-host"
+    assert found.reason == "nothing of it takes less time on CPU:0"
     assert moved(on_gpu(propose_tail, detector(), {**TIMES_NS, "loop": (83, 60)}))
 
 
@@ -121,16 +116,9 @@ def test_of_ends_that_save_nearly_as_much_the_shorter_one_goes():
 def test_ops_of_a_list_stay_together_though_its_last_one_alone_would_gain():
     one = {**TIMES_NS, "loop": (60, 400), "gather": (200, 1)}
     # Alone it would save 199 of ops, for 14 of copies; all of them together lose.
-    assert "gather" in moved(on_gpu(propose_tail, apart(detector()), one))
-    assert "gather" not in moved_or_none(on_gpu(propose_tail, detector(), one))
-
-
-def apart(graph):
-    return replaced(graph, "gather", variable=None)
-
-
-def moved_or_none(found):
-    return moved(found) if isinstance(found, Placement) else set()
+    apart = replaced(detector(), "gather", variable=None)
+    assert "gather" in moved(on_gpu(propose_tail, apart, one))
+    assert "gather" not in moved(on_gpu(propose_tail, detector(), one))
 
 
 def test_a_loop_goes_to_the_host_with_its_list_and_what_stands_between():
@@ -151,7 +139,7 @@ def test_what_the_host_runs_in_any_case_takes_its_neighbours_along():
     bound = replaced(detector(), "end", device_kinds=frozenset({"CPU"}))
     level = {**TIMES_NS, "loop": (60, 60), "gather": (1, 1)}
     # 4 bytes to the end cross if the list stays, 20 if it goes: 14 less 30.
-    assert moved_or_none(on_gpu(propose_loops, bound, level)) == set()
+    assert moved(on_gpu(propose_loops, bound, level)) == set()
     small = replaced(bound, "flat", output_bytes=(2,))
     assert moved(on_gpu(propose_loops, small, level)) == LISTED
 

@@ -5,11 +5,11 @@ import pytest
 from drawn_cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
+from placed_steps import price
 from step_graphs import Call, cluster_of, models, proposed, training_step
 
 from placement_advisor.candidates import pipeline
 from placement_advisor.candidates.by_layer import place_by_layer
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.layer_structure import depth_first
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.op import Edge, Op, Role
@@ -72,8 +72,7 @@ def test_of_what_an_op_makes_only_what_leaves_its_layer_is_copied():
         Op("next", "Relu", layer="b", output_bytes=(4,)),
     ]
     edges = [Edge("apart", "inner", 0, 500), Edge("apart", "next", 1, 5)]
-    cost = OpCost(time_ns=100, basis=CostBasis.MEASURED)
-    costs = CostTable(costs={"apart": cost, "next": cost})
+    costs = price({"apart": 100, "next": 100})
     # 100 ns and a copy of 5 bytes, 15 ns, on either side; 500 bytes stay where they are.
     found = proposed(pipeline.propose, OpGraph(ops, edges), costs, "d0", "d1")
     assert found.device_of == {"apart": "d0", "inner": "d0", "next": "d1"}
@@ -85,9 +84,7 @@ def test_another_device_is_used_only_where_the_step_gets_shorter():
     chained, _ = cut(chain(100, 100, 100), "d0", "d1", "d2")
     assert len(set(chained.device_of.values())) == 2
     # Branches run beside one another.
-    branches = [
-        Call(name=name, feeds=("in:x",), out_bytes=5, cost_ns=100) for name in ("a", "b", "c")
-    ]
+    branches = [Call(name=name, feeds=("in:x",), out_bytes=5, cost_ns=100) for name in "abc"]
     join = Call(name="d", feeds=("a", "b", "c"), out_bytes=5, cost_ns=1)
     wide, _ = cut([*branches, join], "d0", "d1", "d2")
     assert len(set(wide.device_of.values())) == 3
@@ -101,17 +98,13 @@ def test_parameters_must_fit_their_device():
         for size in (130, 110)
     )
     graph, costs = training_step(calls)
-    for devices, loads in ((small, [2, 2]), (tiny, None)):
-        cluster = cluster_of(*devices, latency_ns=0)
-        found = pipeline.propose(graph, costs.everywhere(cluster), cluster)
-        if loads is None:
-            assert found.reason == (
-                "no cut gives each device parameters that fit its memory: "
-                f"the step has {graph.parameter_bytes} B of them"
-            )
-        else:
-            homes = [found.device_of[f"{layer}_w"] for layer in "abcd"]
-            assert sorted(map(homes.count, set(homes))) == loads
+    found = proposed(pipeline.propose, graph, costs, *small)
+    homes = [found.device_of[f"{layer}_w"] for layer in "abcd"]
+    assert sorted(map(homes.count, set(homes))) == [2, 2]
+    assert proposed(pipeline.propose, graph, costs, *tiny).reason == (
+        "no cut gives each device parameters that fit its memory: "
+        f"the step has {graph.parameter_bytes} B of them"
+    )
 
 
 def test_a_variable_that_two_stages_read_stands_with_the_first():
@@ -140,8 +133,7 @@ def test_thousands_of_layers_are_cut_in_the_middle_as_well():
     ops = [Op(f"op{i}", "Relu", layer=f"layer{i}", output_bytes=(4,)) for i in range(count)]
     edges = [Edge(one.name, other.name, 0, 4) for one, other in pairwise(ops)]
     graph = OpGraph(ops, edges)
-    cost = OpCost(time_ns=100, basis=CostBasis.MEASURED)
-    costs = CostTable(costs={op.name: cost for op in ops})
+    costs = price({op.name: 100 for op in ops})
     found = proposed(pipeline.propose, graph, costs, "a", "b")
     devices = [found.device_of[op.name] for op in ops]
     assert devices.count("a") == pytest.approx(count / 2, abs=5)

@@ -221,20 +221,16 @@ def _data(draw: Draw, net: Net) -> list[str]:
     values = [_sample(part, samples) for part in net.inputs]
     if draw.training:
         values += [_target(head, samples) for head in net.heads]
-    batch = ["(", *(f"    {value}," for value in values), ")"]
-    step = "train_step" if draw.training else "step"
-    mode = "train" if draw.training else "infer"
+    batch = [*(f"    {value}," for value in values), ")"]
     if several:
-        return ["", "", f"samples = {batch[0]}", *batch[1:], *_dataset("samples")]
+        return ["", "", "samples = (", *batch, *_dataset("samples")]
     if draw.given == "inputs" and draw.training:
-        return ["", "", f"inputs = {batch[0]}", *batch[1:]]
-    return [
-        "",
-        "",
-        "def workload():",
-        *indented([f"batch = {batch[0]}", *batch[1:]]),
-        f'    return Workload(step={step}, inputs=batch, mode="{mode}")',
-    ]
+        return ["", "", "inputs = (", *batch]
+    words = 'step=train_step, inputs=batch, mode="train"'
+    if not draw.training:
+        words = 'step=step, inputs=batch, mode="infer"'
+    body = ["batch = (", *batch, f"return Workload({words})"]
+    return ["", "", "def workload():", *indented(body)]
 
 
 def _keras_data(draw: Draw, net: Net) -> list[str]:

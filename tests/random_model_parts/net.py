@@ -189,13 +189,10 @@ def _units(width: float) -> int:
 
 def _input(net: Net, trunk: Trunk, name: str) -> Part:
     size = trunk.input_size
-    if trunk.kind == "conv":
-        return net.add(name, "numbers", shape=(size, size, 3))
-    if trunk.kind == "recurrent":
-        return net.add(name, "numbers", shape=(size, 16))
     if trunk.kind == "embedding":
         return net.add(name, "ids", shape=(size,), rows=100 * size)
-    return net.add(name, "numbers", shape=(4 * size,))
+    shapes = {"dense": (4 * size,), "conv": (size, size, 3), "recurrent": (size, 16)}
+    return net.add(name, "numbers", shape=shapes[trunk.kind])
 
 
 def _trunk(net: Net, x: Part, trunk: Trunk, name: str, scale: float) -> Part:
@@ -209,14 +206,8 @@ def _trunk(net: Net, x: Part, trunk: Trunk, name: str, scale: float) -> Part:
         x = net.add(f"{name}_table", "embedding", x, shape=(*x.shape, width), rows=x.rows)
         x = net.add(f"{name}_average", "average", x, shape=(width,))
     elif trunk.kind == "recurrent":
-        x = net.add(
-            f"{name}_recurrent",
-            "recurrent",
-            x,
-            shape=(units,),
-            cell=trunk.cell,
-            unrolled=trunk.unrolled,
-        )
+        how = {"cell": trunk.cell, "unrolled": trunk.unrolled}
+        x = net.add(f"{name}_recurrent", "recurrent", x, shape=(units,), **how)
     for number in range(1, 2 if trunk.kind == "conv" else trunk.depth + 1):
         x = _dense(net, x, trunk, f"{name}_{number}", units)
     return x

@@ -21,37 +21,27 @@ ACTIVATIONS = {
     "gelu": "tf.nn.gelu({})",
     "sigmoid": "tf.sigmoid({})",
 }
-# What an optimizer keeps for each variable, and how it updates one.
-OPTIMIZERS: dict[str, tuple[dict[str, str], list[str]]] = {
-    "sgd": ({}, ["variable.assign_sub(LEARNING_RATE * gradient)"]),
+# What an optimizer keeps for each variable, and how; and what it takes off the variable.
+OPTIMIZERS: dict[str, tuple[dict[str, str], str]] = {
+    "sgd": ({}, "LEARNING_RATE * gradient"),
     "momentum": (
-        {"velocity": "velocities"},
-        [
-            "velocity.assign(0.9 * velocity + gradient)",
-            "variable.assign_sub(LEARNING_RATE * velocity)",
-        ],
+        {"velocity": "assign(0.9 * velocity + gradient)"},
+        "LEARNING_RATE * velocity",
     ),
     "adagrad": (
-        {"total": "totals"},
-        [
-            "total.assign_add(tf.square(gradient))",
-            "variable.assign_sub(LEARNING_RATE * gradient / (tf.sqrt(total) + 1e-7))",
-        ],
+        {"total": "assign_add(tf.square(gradient))"},
+        "LEARNING_RATE * gradient / (tf.sqrt(total) + 1e-7)",
     ),
     "rmsprop": (
-        {"square": "squares"},
-        [
-            "square.assign(0.9 * square + 0.1 * tf.square(gradient))",
-            "variable.assign_sub(LEARNING_RATE * gradient / (tf.sqrt(square) + 1e-7))",
-        ],
+        {"square": "assign(0.9 * square + 0.1 * tf.square(gradient))"},
+        "LEARNING_RATE * gradient / (tf.sqrt(square) + 1e-7)",
     ),
     "adam": (
-        {"first": "firsts", "second": "seconds"},
-        [
-            "first.assign(0.9 * first + 0.1 * gradient)",
-            "second.assign(0.999 * second + 0.001 * tf.square(gradient))",
-            "variable.assign_sub(rate * first / (tf.sqrt(second) + 1e-7))",
-        ],
+        {
+            "first": "assign(0.9 * first + 0.1 * gradient)",
+            "second": "assign(0.999 * second + 0.001 * tf.square(gradient))",
+        },
+        "rate * first / (tf.sqrt(second) + 1e-7)",
     ),
 }
 
@@ -87,11 +77,13 @@ def forward(net: Net, *, training: bool) -> list[str]:
 
 def update(optimizer: str, *, clipped: bool) -> tuple[list[str], list[str]]:
     """Return what an optimizer keeps, and how it updates `variables` from `gradients`."""
-    slots, each = OPTIMIZERS[optimizer]
+    slots, taken_off = OPTIMIZERS[optimizer]
+    several = [slot.replace("ty", "tie") + "s" for slot in slots]
     kept = [
-        f"{all_of} = [tf.Variable(tf.zeros_like(each)) for each in variables]"
-        for all_of in slots.values()
+        f"{all_of} = [tf.Variable(tf.zeros_like(each)) for each in variables]" for all_of in several
     ]
+    each = [f"{slot}.{how}" for slot, how in slots.items()]
+    each.append(f"variable.assign_sub({taken_off})")
     lines = ["gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]"]
     if clipped:
         lines.append("gradients, _ = tf.clip_by_global_norm(gradients, 1.0)")
@@ -100,59 +92,45 @@ def update(optimizer: str, *, clipped: bool) -> tuple[list[str], list[str]]:
         lines.append("steps.assign_add(1.0)")
         lines.append("rate = LEARNING_RATE * tf.sqrt(1 - 0.999**steps) / (1 - 0.9**steps)")
     names = ", ".join(["variable", "gradient", *slots])
-    over = ", ".join(["variables", "gradients", *slots.values()])
+    over = ", ".join(["variables", "gradients", *several])
     return kept, [*lines, f"for {names} in zip({over}):", *indented(each)]
 
 
 def _weights(part: Part) -> dict[str, str]:
     before, units = part.last, part.shape[-1]
     bias = f"tf.Variable(tf.zeros({units}))"
-    match part.kind:
-        case "dense" | "head":
-            return {"w": f"weight({before}, {units})", "b": bias}
-        case "conv":
-            return {"w": f"weight(3, 3, {before}, {units})", "b": bias}
-        case "embedding":
-            return {"rows": f"weight({part.rows}, {units}, spread=0.05)"}
-        case "recurrent":
-            own = f"weight({units}, {units}, spread={units**-0.5:.3f})"
-            return {"in": f"weight({before}, {units})", "w": own, "b": bias}
-        case "batch_norm":
-            return {"scale": f"tf.Variable(tf.ones({units}))", "b": bias}
-    return {}
+    own = f"weight({units}, {units}, spread={units**-0.5:.3f})"
+    dense = {"w": f"weight({before}, {units})", "b": bias}
+    return {
+        **{"dense": dense, "head": dense},
+        "conv": {"w": f"weight(3, 3, {before}, {units})", "b": bias},
+        "embedding": {"rows": f"weight({part.rows}, {units}, spread=0.05)"},
+        "recurrent": {"in": f"weight({before}, {units})", "w": own, "b": bias},
+        "batch_norm": {"scale": f"tf.Variable(tf.ones({units}))", "b": bias},
+    }.get(part.kind, {})
 
 
 def _code(part: Part, *, training: bool) -> list[str]:
     name, reads = part.name, [read.name for read in part.reads]
     x = reads[0]
-    match part.kind:
-        case "dense" | "head":
-            code = ACTIVATIONS[part.activation].format(f"tf.matmul({x}, {name}_w) + {name}_b")
-        case "conv":
-            conv = f'tf.nn.conv2d({x}, {name}_w, 1, "SAME") + {name}_b'
-            code = ACTIVATIONS[part.activation].format(conv)
-        case "pool":
-            code = f'tf.nn.max_pool2d({x}, 2, 2, "VALID")'
-        case "flatten":
-            code = f"tf.reshape({x}, (-1, {part.shape[0]}))"
-        case "embedding":
-            code = f"tf.gather({name}_rows, {x})"
-        case "average":
-            code = f"tf.reduce_mean({x}, axis=1)"
-        case "dropout":
-            code = f"tf.nn.dropout({x}, {part.rate})" if training else x
-        case "concat":
-            code = f"tf.concat([{', '.join(reads)}], axis=-1)"
-        case "add":
-            code = " + ".join(reads)
-        case "multiply":
-            code = " * ".join(reads)
-        case "batch_norm":
-            return _batch_norm(part, x, training=training)
-        case "recurrent":
-            return _recurrent(part, x)
-        case _:
-            raise ValueError(f"no code for a part of kind {part.kind!r}")
+    if part.kind == "batch_norm":
+        return _batch_norm(part, x, training=training)
+    if part.kind == "recurrent":
+        return _recurrent(part, x)
+    activated = ACTIVATIONS[part.activation]
+    dense = activated.format(f"tf.matmul({x}, {name}_w) + {name}_b")
+    code = {
+        **{"dense": dense, "head": dense},
+        "conv": activated.format(f'tf.nn.conv2d({x}, {name}_w, 1, "SAME") + {name}_b'),
+        "pool": f'tf.nn.max_pool2d({x}, 2, 2, "VALID")',
+        "flatten": f"tf.reshape({x}, (-1, {part.shape[0]}))",
+        "embedding": f"tf.gather({name}_rows, {x})",
+        "average": f"tf.reduce_mean({x}, axis=1)",
+        "dropout": f"tf.nn.dropout({x}, {part.rate})" if training else x,
+        "concat": f"tf.concat([{', '.join(reads)}], axis=-1)",
+        "add": " + ".join(reads),
+        "multiply": " * ".join(reads),
+    }[part.kind]
     return [f"{name} = {code}"]
 
 

@@ -26,25 +26,18 @@ def two_chains(op_ns=100):
     """Return two chains of twelve ops that nothing joins: too many placements to try all."""
     chains = [[f"{chain}{i}" for i in range(12)] for chain in ("left", "right")]
     names = [name for chain in chains for name in chain]
-    return placed(
-        OpGraph(
-            [op(name, 100) for name in names],
-            [edge(chain[i], chain[i + 1], 100) for chain in chains for i in range(11)],
-        ),
-        dict.fromkeys(names, "a"),
-        dict.fromkeys(names, op_ns),
-        pair(latency_ns=1_000),
-    )
+    edges = [edge(one, other, 100) for chain in chains for one, other in pairwise(chain)]
+    graph, times_ns = OpGraph([op(name, 100) for name in names], edges), dict.fromkeys(names, op_ns)
+    return placed(graph, dict.fromkeys(names, "a"), times_ns, pair(latency_ns=1_000))
 
 
 def test_two_chains_that_nothing_joins_go_to_two_devices():
     found = search(two_chains())
 
     assert found.step_ns == 1_200
-    assert {found.placement.device_of[f"left{i}"] for i in range(12)} == {
-        found.placement.device_of["left0"]
-    }
-    assert found.placement.device_of["left0"] != found.placement.device_of["right0"]
+    device_of = found.placement.device_of
+    assert {device_of[f"left{i}"] for i in range(12)} == {device_of["left0"]}
+    assert device_of["left0"] != device_of["right0"]
 
 
 def test_the_best_of_all_placements_of_a_diamond_is_found():
@@ -64,13 +57,9 @@ def test_the_best_of_all_placements_of_a_diamond_is_found():
 
 def test_two_thousand_ops_are_searched():
     names = [str(i) for i in range(2_000)]
-    step = placed(
-        OpGraph([op(name, 8) for name in names], []),
-        dict.fromkeys(names, "a"),
-        dict.fromkeys(names, 10),
-    )
+    graph = OpGraph([op(name, 8) for name in names], [])
 
-    found = search(step)
+    found = search(placed(graph, dict.fromkeys(names, "a"), dict.fromkeys(names, 10)))
 
     assert found.stopped_by is Stop.EFFORT
     assert 10_000 <= found.step_ns < 20_000
@@ -90,32 +79,22 @@ def test_effort_is_spent_as_asked_and_the_clock_cuts_the_search():
 
 
 def test_what_is_computed_for_updates_alone_is_state():
-    names = ["v", "read", "forward", "backward", "gradient", "update", "fed"]
     roles = {
-        "v": Role.VARIABLE,
-        "backward": Role.BACKWARD,
-        "gradient": Role.BACKWARD,
-        "update": Role.UPDATE,
+        **{"v": Role.VARIABLE, "read": Role.FORWARD, "forward": Role.FORWARD},
+        **{"backward": Role.BACKWARD, "gradient": Role.BACKWARD, "update": Role.UPDATE},
+        "fed": Role.FORWARD,
     }
-    graph = OpGraph(
-        [
-            op(name, 8, role=roles.get(name, Role.FORWARD))._replace(
-                variable="v" if name in ("v", "read", "update") else None
-            )
-            for name in names
-        ],
-        [
-            edge("v", "read", 8),
-            edge("read", "forward", 8),
-            edge("forward", "backward", 8),
-            edge("forward", "gradient", 8),
-            edge("backward", "gradient", 8),
-            edge("gradient", "update", 8),
-            edge("backward", "fed", 8),
-        ],
+    ends = [
+        *("v read", "read forward", "forward backward", "forward gradient"),
+        *("backward gradient", "gradient update", "backward fed"),
+    ]
+    ops = (
+        op(name, 8, role=role)._replace(variable="v" if name in ("v", "read", "update") else None)
+        for name, role in roles.items()
     )
+    graph = OpGraph(ops, [edge(*each.split(), 8) for each in ends])
 
-    keys = state_apart(graph, graph.ops, dict.fromkeys(names[:-1], "layer"))
+    keys = state_apart(graph, graph.ops, dict.fromkeys([*roles][:-1], "layer"))
 
     state = {name for name, key in keys.items() if key == ("layer", True)}
     assert state == {"v", "read", "gradient", "update"}
@@ -123,27 +102,28 @@ def test_what_is_computed_for_updates_alone_is_state():
     assert "fed" not in keys
 
 
+def of_memory(memory_bytes, **cluster):
+    """Return a pair of devices of so much memory."""
+    found = pair(**cluster)
+    devices = tuple(replace(device, memory_bytes=memory_bytes) for device in found.devices)
+    return replace(found, devices=devices)
+
+
+def variable(name):
+    return op(name, 8, role=Role.VARIABLE)._replace(variable=name, parameter_bytes=600)
+
+
 def test_what_does_not_fit_one_device_is_parted_though_that_takes_longer():
     # Two variables of 600 bytes on devices of 1,000 each, and a tensor that is slow to cross.
+    readers = [op("first", 8)._replace(variable="v"), op("second", 8)._replace(variable="w")]
+    ends = ("v first", "w second", "first second")
     graph = OpGraph(
-        [
-            op("v", 8, role=Role.VARIABLE)._replace(variable="v", parameter_bytes=600),
-            op("w", 8, role=Role.VARIABLE)._replace(variable="w", parameter_bytes=600),
-            op("first", 8)._replace(variable="v"),
-            op("second", 8)._replace(variable="w"),
-        ],
-        [edge("v", "first", 8), edge("w", "second", 8), edge("first", "second", 8)],
+        [variable("v"), variable("w"), *readers], [edge(*each.split(), 8) for each in ends]
     )
-    cluster = pair(latency_ns=500)
-    devices = tuple(replace(device, memory_bytes=1_000) for device in cluster.devices)
-    step = placed(
-        graph,
-        dict.fromkeys(["v", "w", "first", "second"], "a"),
-        {"first": 10, "second": 10},
-        replace(cluster, devices=devices),
-    )
+    everywhere = dict.fromkeys(["v", "w", "first", "second"], "a")
+    cluster = of_memory(1_000, latency_ns=500)
 
-    found = search(step)
+    found = search(placed(graph, everywhere, {"first": 10, "second": 10}, cluster))
 
     assert found.excess_bytes == 0
     assert found.placement.device_of["v"] != found.placement.device_of["w"]
@@ -151,12 +131,7 @@ def test_what_does_not_fit_one_device_is_parted_though_that_takes_longer():
 
 
 def test_what_fits_nowhere_is_said_to_lack_memory():
-    graph = OpGraph(
-        [op("v", 8, role=Role.VARIABLE)._replace(variable="v", parameter_bytes=600)], []
-    )
-    cluster = pair()
-    devices = tuple(replace(device, memory_bytes=500) for device in cluster.devices)
-    step = placed(graph, {"v": "a"}, {}, replace(cluster, devices=devices))
+    step = placed(OpGraph([variable("v")], []), {"v": "a"}, {}, of_memory(500))
 
     assert search(step).excess_bytes == 100
 

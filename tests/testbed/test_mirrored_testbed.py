@@ -25,9 +25,7 @@ KILLED = CallFailure(
 LATE = CallFailure(cause=FailureCause.TIMED_OUT, message="late", child_ended=True)
 REFUSED = CallFailure(cause=FailureCause.CRASHED, message="connection reset")
 RIGHT = Verification(steps=4, variables=1, relative_difference=1e-7)
-SOURCE = ModelSource(
-    path="model.py", name=None, mode=None, batch_size=None, outputs=(), time_limit_s=1.0
-)
+SOURCE = ModelSource(path="model.py", time_limit_s=1.0)
 PREPARED = Prepared(moved_ops=(), crossings=(), unexchanged=("mean", "w"))
 
 
@@ -80,12 +78,9 @@ def child(monkeypatch):
 def bench(child, tmp_path):
     """Two processes that have started; `compare` finds results right."""
     devices = tuple(SimpleNamespace(name=f"worker:{i}", kind="CPU") for i in range(2))
+    slots = core_slots((0, 1))
     plan = SimpleNamespace(
-        kind=TestbedKind.WORKERS,
-        devices=devices,
-        slots=core_slots((0, 1)),
-        open_ports=True,
-        hosts=(),
+        kind=TestbedKind.WORKERS, devices=devices, slots=slots, open_ports=True, hosts=()
     )
     machine = testbed.ProcessLauncher(tmp_path, open_ports=True)
 
@@ -94,18 +89,9 @@ def bench(child, tmp_path):
         assert all(Path(path).read_text() == str(seed) for path in paths)
         return child.found.get(seed, RIGHT)
 
-    made = MirroredTestbed(
-        SimpleNamespace(  # type: ignore[arg-type]
-            plan=plan, call=call, site=machine, end_if_dead=lambda: None
-        ),
-        SOURCE,
-        tmp_path,
-        {},
-        captured=None,
-        program="batch",
-        draws=False,
-        statistics=("mean",),
-    )
+    beside = SimpleNamespace(plan=plan, call=call, site=machine, end_if_dead=lambda: None)
+    how = {"captured": None, "program": "batch", "draws": False, "statistics": ("mean",)}
+    made = MirroredTestbed(beside, SOURCE, tmp_path, {}, **how)  # type: ignore[arg-type]
     assert made.start() == "times"
     child.log.clear()
     return made

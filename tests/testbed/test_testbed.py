@@ -186,11 +186,8 @@ class CutOff(ProcessLauncher):
 
 def test_what_has_started_ends_where_a_host_is_gone(tmp_path, monkeypatch):
     monkeypatch.setattr(testbed_module, "Child", lambda name: FakeChild(name, None))
-    plan = replace(
-        plan_testbed(TestbedKind.LOGICAL_CPUS, 2),
-        kind=TestbedKind.WORKERS,
-        slots=core_slots((0, 1)),
-    )
+    plan = plan_testbed(TestbedKind.LOGICAL_CPUS, 2)
+    plan = replace(plan, kind=TestbedKind.WORKERS, slots=core_slots((0, 1)))
     site = CutOff(tmp_path, open_ports=True)
     testbed = Testbed(plan, scratch=tmp_path, site=site)
     with pytest.raises(TestbedError, match="host b is lost"):
@@ -228,19 +225,12 @@ def test_gpus_of_hosts_are_tasks_that_see_one_each(tmp_path, monkeypatch):
     testbed.start()
     task = "/job:worker/replica:0/task:{}/device:{}:0".format
     addresses = ("localhost:20000", "localhost:20001")
+    gpus = {"a:0": task(0, "GPU"), "b:0": task(1, "GPU")}
     # The client has a core of nobody, so that it stays where it is.
     assert asked == [
         ("serve", (addresses, 0, *gpu_slots(1), ())),
         ("serve", (addresses, 1, *gpu_slots(1), ())),
-        (
-            "open_runner",
-            (
-                "grpc://localhost:20000",
-                {"a:0": task(0, "GPU"), "b:0": task(1, "GPU")},
-                task(0, "CPU"),
-                0,
-            ),
-        ),
+        ("open_runner", ("grpc://localhost:20000", gpus, task(0, "CPU"), 0)),
     ]
     assert testbed.core_clocks == {}
 

@@ -1,6 +1,7 @@
 """A trial on a testbed that fails on cue. What really failing testbeds do is in test_analyze."""
 
 from collections import Counter
+from functools import partialmethod
 
 import pytest
 
@@ -90,17 +91,10 @@ class FakeTestbed:
             return answer
         return getattr(self, f"_{function}")(label, *args)
 
-    def prepare(self, label, device_of, program):
-        return self._answer("prepare", label, device_of, program)
-
-    def verify(self, label, steps):
-        return self._answer("verify", label, steps)
-
-    def run_steps(self, label, batch, steps):
-        return self._answer("run_steps", label, batch, steps)
-
-    def profile(self, label, steps):
-        return self._answer("profile", label, steps)
+    prepare = partialmethod(_answer, "prepare")
+    verify = partialmethod(_answer, "verify")
+    run_steps = partialmethod(_answer, "run_steps")
+    profile = partialmethod(_answer, "profile")
 
     def _prepare(self, label, _, program):
         assert program == STEP
@@ -139,9 +133,9 @@ def placed(*labels):
     return [Placement(label=each, family=each, device_of=here, rationale="") for each in labels]
 
 
-def entered(*labels, cues=None, **options):
+def entered(*labels, cues=None, starts=99, **options):
     """Return a trial of placements, and its testbed."""
-    testbed = FakeTestbed(cues or {})
+    testbed = FakeTestbed(cues or {}, starts=starts)
     trial = trial_of(testbed, **options)
     for placement in placed(*labels):
         trial.enter(placement)
@@ -158,10 +152,7 @@ def run():
     """Runs three candidates in as many rounds as they need, then profiles them."""
 
     def run(cues=None, *, starts=99, rounds=ROUNDS):
-        testbed = FakeTestbed(cues or {}, starts=starts)
-        trial = trial_of(testbed)
-        for placement in placed(*STEP_NS):
-            trial.enter(placement)
+        trial, testbed = entered(*STEP_NS, cues=cues, starts=starts)
         time_in_rounds(trial, rounds, lambda number: testbed.calls.append(("as-is", str(number))))
         trial.profile_all()
         return trial.entries, testbed
@@ -280,12 +271,11 @@ def test_who_joins_between_rounds_has_no_steps_in_those_before_and_as_many_as_ot
 ):
     monkeypatch.setattr(defaults, "TIMING_BUDGET_S", -1.0)
     trial, _ = entered("single", "towers", joining=1)
-    (late,) = placed("alternating")
     assert trial.competitors == 2
 
     def end_round(number):
         if number == 2:
-            trial.enter(late)
+            trial.enter(*placed("alternating"))
 
     time_in_rounds(trial, None, end_round)
     assert trial.competitors == 2
@@ -311,9 +301,8 @@ def test_nobody_joins_who_would_not_be_timed_often_enough_in_the_time_there_is()
 def briefly(cues=None):
     """Run `alternating` for a few rounds behind those of the others."""
     trial, testbed = entered("single", "towers", cues=cues, joining=1)
-    (brief,) = placed("alternating")
     time_in_rounds(trial, ROUNDS, lambda number: testbed.calls.append(("as-is", str(number))))
-    trial.enter(brief, is_brief=True)
+    trial.enter(*placed("alternating"), is_brief=True)
     time_briefly(trial, lambda number: testbed.calls.append(("as-is", str(number))))
     return trial, testbed
 
@@ -329,7 +318,6 @@ def test_what_runs_briefly_has_rounds_of_its_own_and_weakens_no_interval_of_othe
     assert [name for function, name in testbed.calls if function == "as-is"] == [
         str(number) for number in range(total)
     ]
-    trial, _ = briefly()
     alone, _ = entered("single", "towers", joining=1)
     time_in_rounds(alone, ROUNDS, lambda _: None)
     assert trial.competitors == alone.competitors == 2
@@ -352,9 +340,8 @@ def test_a_host_that_is_lost_in_brief_rounds_costs_those_alone():
 def apart(cues=None, budget_s=1.0):
     """Time two more placements apart from a trial of two; return it, its testbed, their rounds."""
     trial, testbed = entered("single", cues=cues)
-    ran, other = placed("single", "towers")
     time_in_rounds(trial, ROUNDS, lambda _: None)
-    found = trial.time_apart([other, ran], budget_s)
+    found = trial.time_apart(placed("towers", "single"), budget_s)
     return trial, testbed, {each.placement.label: each.rounds for each in found}
 
 
@@ -410,9 +397,7 @@ def test_a_testbed_that_something_else_took_down_is_built_anew_at_no_candidates_
 
 def test_a_host_that_is_lost_ends_the_rounds_and_leaves_what_all_have_completed(run):
     entries, testbed = run({("run_steps", "towers", 5): LOST})
-    assert {label: len(entry.rounds) for label, entry in entries.items()} == dict.fromkeys(
-        STEP_NS, 4
-    )
+    assert [len(entry.rounds) for entry in entries.values()] == [4] * len(STEP_NS)
     assert all(entry.failure is None and entry.files is None for entry in entries.values())
     assert testbed.starts_left == 99
     entries, testbed = run({("verify", "towers", 0): LOST})
@@ -514,37 +499,36 @@ def in_sessions(lengths, cues=None):
 
     One joins after a round of the first, one more might.
     """
-    first, second, third = placed(*STEP_NS)
-    testbed = FakeTestbed(cues or {})
-    trial = trial_of(testbed, joining=2)
-    trial.enter(first)
-    trial.enter(second)
+    *first, last = STEP_NS
+    trial, _ = entered(*first, cues=cues, joining=2)
     time_in_rounds(trial, 1, lambda _: None)
-    trial.enter(third)
+    trial.enter(*placed(last))
     for number, rounds in enumerate(lengths):
-        if number:
-            earlier = {label: entry.so_far() for label, entry in trial.entries.items()}
-            joining = trial.joining
-            trial = trial_of(FakeTestbed(cues or {}))
-            trial.resume(earlier, joining)
-            for placement in (first, second, third):
-                trial.enter(placement)
+        trial = resumed(trial, cues) if number else trial
         time_in_rounds(trial, rounds, lambda _: None)
+    return trial
+
+
+def resumed(before, cues=None):
+    """Return a trial that goes on from another."""
+    trial = trial_of(FakeTestbed(cues or {}))
+    trial.resume({label: entry.so_far() for label, entry in before.entries.items()}, before.joining)
+    for placement in placed(*STEP_NS):
+        trial.enter(placement)
     return trial
 
 
 def test_rounds_in_sessions_are_compared_as_if_they_had_run_in_one(monkeypatch):
     monkeypatch.setattr(defaults, "MAX_ROUNDS", 1)
-    at_once, resumed = in_sessions((20,)), in_sessions((7, 4, 9))
-    assert resumed.rounds == at_once.rounds == 21
-    assert resumed.entries["alternating"].rounds == at_once.entries["alternating"].rounds
-    assert resumed.entries["alternating"].rounds[0] == ()
+    at_once, parts = in_sessions((20,)), in_sessions((7, 4, 9))
+    assert parts.rounds == at_once.rounds == 21
+    assert parts.entries["alternating"].rounds == at_once.entries["alternating"].rounds
+    assert parts.entries["alternating"].rounds[0] == ()
     # The interval allows for all that compete, and for the one that may still join: not for each
     # of them anew in every session.
-    assert resumed.competitors == at_once.competitors == 3
-    assert resumed.joining == at_once.joining == 1
-    assert resumed.comparisons() == at_once.comparisons()
-    monkeypatch.setattr(defaults, "MAX_ROUNDS", 1)
+    assert parts.competitors == at_once.competitors == 3
+    assert parts.joining == at_once.joining == 1
+    assert parts.comparisons() == at_once.comparisons()
     trial = in_sessions((3, 5))
     numbers = []
     time_in_rounds(trial, 2, numbers.append)
@@ -564,11 +548,7 @@ def test_what_failed_in_one_session_is_out_in_the_next(monkeypatch):
 
 def test_what_ran_briefly_stays_so_in_the_next_session():
     before, _ = briefly()
-    earlier = {label: entry.so_far() for label, entry in before.entries.items()}
-    trial = trial_of(FakeTestbed({}))
-    trial.resume(earlier, before.joining)
-    for placement in placed(*STEP_NS):
-        trial.enter(placement)
+    trial = resumed(before)
     time_in_rounds(trial, 1, lambda _: None)
     assert trial.comparisons()["alternating"] == before.comparisons()["alternating"]
     assert trial.competitors == before.competitors

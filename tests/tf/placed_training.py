@@ -12,7 +12,7 @@ import weakref
 from contextlib import nullcontext, redirect_stdout, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from placed_live import WORKERS, cpus, random_placement
 
@@ -23,25 +23,15 @@ from placement_advisor.tf.load.capture import Capture
 from placement_advisor.tf.load.model_source import execute
 from placement_advisor.tf.trace.tracer import traced_step
 from placement_advisor.tf.training import placed_run
-from placement_advisor.tf.training.trial import SplitPlan
+
+if TYPE_CHECKING:
+    from placement_advisor.tf.training.trial import SplitPlan
 
 
 def save_placement(path: str, seed: int | None) -> None:
     """Write a placement of the step that this process has traced: at random, or on the second."""
     step = traced_step()
     random_placement(step.graph, seed).save(Path(path), step.graph, WORKERS, step.traced_as())
-
-
-def plan_of(path: str, samples: tuple[int, ...] | None) -> SplitPlan:
-    """Return the plan of a placement file, or of shares of the batch of the same graph."""
-    return SplitPlan(
-        label="batch" if samples else "drawn",
-        family="batch",
-        devices=WORKERS,
-        placement=None if samples else Path(path),
-        samples=samples,
-        single=Path(path),
-    )
 
 
 def trained(

@@ -9,7 +9,7 @@ from placement_advisor.processes import children
 from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
-from placement_advisor.tf.training.trial import Bill, TrainingTrial
+from placement_advisor.tf.training.trial import Bill, SplitPlan, TrainingTrial
 
 placed_training = RemoteModule("placed_training")
 
@@ -22,9 +22,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 keras.utils.set_random_seed(7)
 def tower(name):
     given = keras.Input((6,), name=name)
-    hidden = layers.Dense(8, activation="relu", name=f"{name}_in")(given)
-    hidden = layers.Dropout(0.4, seed=3, name=f"{name}_drop")(hidden)
-    return given, layers.Dense(8, activation="tanh", name=f"{name}_out")(hidden)
+    hidden = layers.Dense(8, activation="relu", name=f"{name}_hidden")(given)
+    return given, layers.Dropout(0.4, seed=3, name=f"{name}_drop")(hidden)
 def build(optimizer="adam", **how):
     (left, one), (right, other) = tower("left"), tower("right")
     both = layers.Concatenate()([one, other])
@@ -46,7 +45,7 @@ left, right = [made(6, 8), made(8, 4)], [made(6, 8), made(8, 4)]
 optimizer = tf.keras.optimizers.Adagrad(0.1)
 x = draw.normal(size=(2, 70, 6)).astype("float32")
 y = x[0].sum(1)
-data = tf.data.Dataset.from_tensor_slices((x[0], x[1], y)).shuffle(70, seed=2).batch(16).repeat(40)
+data = tf.data.Dataset.from_tensor_slices((x[0], x[1], y)).shuffle(70, seed=2).batch(16).repeat(20)
 @tf.function
 def through(one, pair): return tf.tanh(tf.tanh(one @ pair[0]) @ pair[1])
 @tf.function
@@ -77,6 +76,16 @@ def losses(one, other, wanted):
     return tf.reduce_mean((found - wanted) ** 2)
 data = draw.normal(size=(2, 64, 6)).astype("float32")
 """
+_FITTED = (
+    _FIT
+    + """
+class Watching(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs): show(*logs.values(), *model.get_weights())
+model = build("sgd")
+model.fit(x, y, 16, epochs=3, verbose=0, validation_data=(x, y), callbacks=[Watching()])
+"""
+)
+_TAUGHT = _LOOP + "for batch in data: step(*batch)"
 _SCRIPTS = {
     "fit": _FIT
     + """
@@ -88,7 +97,7 @@ model, counting = build(), Counting()
 stop = keras.callbacks.EarlyStopping(monitor="val_loss", patience=1, min_delta=1e3)
 keep = keras.callbacks.ModelCheckpoint(HERE + "/kept.weights.h5", save_weights_only=True)
 for callbacks in ([counting, keep], [counting, stop]):
-    fitted = model.fit(x, y, batch_size=32, epochs=6, verbose=0, callbacks=callbacks,
+    fitted = model.fit(x, y, batch_size=32, epochs=4, verbose=0, callbacks=callbacks,
         validation_data=([v[:40] for v in x], y[:40]), sample_weight=np.linspace(0, 2, 400))
     for values in fitted.history.values(): show(*values)
 print(counting.batches, counting.epochs, int(model.optimizer.iterations))
@@ -97,13 +106,9 @@ model.save(HERE + "/kept.keras")
 again = keras.models.load_model(HERE + "/kept.keras")
 show(again.predict(x, verbose=0)); print(int(again.optimizer.iterations))
 model.load_weights(HERE + "/kept.weights.h5")
-show(*model.fit(x, y, batch_size=32, epochs=2, verbose=0).history["loss"])
+show(*model.fit(x, y, batch_size=32, epochs=1, verbose=0).history["loss"])
 """,
-    "several steps a call": _FIT
-    + """
-model = build("sgd", steps_per_execution=3)
-show(*model.fit(x, y, batch_size=15, epochs=4, verbose=0).history["mae"], *model.get_weights())
-""",
+    "several steps a call": _FITTED.replace('("sgd"', '("sgd", steps_per_execution=3'),
     "train_on_batch": _FIT
     + """
 model = build("adagrad")
@@ -126,9 +131,9 @@ inner = build()
 model = Own(inner.inputs, inner.outputs)
 model.compile("rmsprop", "mse")
 other = build("sgd")
-for _ in range(3):
-    show(*model.fit(x, y, batch_size=10, epochs=2, verbose=0).history["half"])
-    show(*other.fit(x, y, batch_size=50, epochs=2, verbose=0).history["loss"])
+for _ in range(2):
+    show(*model.fit(x, y, batch_size=20, verbose=0).history["half"])
+    show(*other.fit(x, y, batch_size=50, verbose=0).history["loss"])
 """,
     "a loop over a function": _LOOP
     + """
@@ -301,10 +306,10 @@ def train_own(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def draw(tmp_path_factory):
-    """Return a function that traces a script's step and plans a drawn split, once for all tests."""
+    """Return a function that writes a drawn placement of a script's step, once for all tests."""
 
     @cache
-    def drawn(text, seed, samples):
+    def drawn(text, seed):
         folder = tmp_path_factory.mktemp("drawn")
         path, placement = folder / "train.py", folder / "drawn.json"
         path.write_text(text)
@@ -315,7 +320,7 @@ def draw(tmp_path_factory):
                 (placed_training.save_placement, str(placement), seed),
             ):
                 child.call(function, *given)
-            return child.call(placed_training.plan_of, str(placement), samples)
+        return placement
 
     return drawn
 
@@ -340,7 +345,15 @@ def train(tmp_path, train_own, draw):
             return train_own(text)
         path = tmp_path / "train.py"
         path.write_text(text)
-        plan = draw(drawn_for or text, seed, samples)
+        placement = draw(drawn_for or text, seed)
+        plan = SplitPlan(
+            label="batch" if samples else "drawn",
+            family="batch",
+            devices=("worker:0", "worker:1"),
+            placement=None if samples else placement,
+            samples=samples,
+            single=placement,
+        )
         if mistake is not None:
             return called(placed_training.mistaken, str(path), plan, mistake)
         if is_interrupted:
@@ -351,6 +364,10 @@ def train(tmp_path, train_own, draw):
     return trained
 
 
+_TRIED = {
+    "fit": _FITTED,
+    **{name: _SCRIPTS[name] for name in ("a loop over a function", "a session that is fed")},
+}
 _SLOW = (
     "fit, with whatever changes in between",
     "fit under a strategy",
@@ -411,7 +428,7 @@ def test_a_training_is_resumed_with_the_split_or_without(train, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fit", "a session that is fed"])
 def test_split_steps_are_recorded(train, name):
-    own, found = train(_SCRIPTS[name]), train(_SCRIPTS[name], 1, is_recorded=True)
+    own, found = train(_TRIED[name]), train(_TRIED[name], 1, is_recorded=True)
     assert found["out"] == own["out"]
     compute, copies, following = found["told"][-3:]
     assert compute.startswith("compute  "), found["told"]
@@ -419,10 +436,10 @@ def test_split_steps_are_recorded(train, name):
     assert following.startswith("next     ")
 
 
-@pytest.mark.parametrize("name", ["fit", "a loop over a function", "a session that is fed"])
+@pytest.mark.parametrize("name", _TRIED)
 @pytest.mark.parametrize("slowed", ["own", "placed"])
 def test_in_a_trial_both_steps_take_turns_and_the_faster_one_goes_on(train, name, slowed):
-    own, found = train(_SCRIPTS[name]), train(_SCRIPTS[name], 2, trial_steps=10, slowed=slowed)
+    own, found = train(_TRIED[name]), train(_TRIED[name], 1, trial_steps=10, slowed=slowed)
     assert found["out"] == own["out"], found
     bill = found["bill"]
     assert bill["trial"] is not None, bill
@@ -459,18 +476,16 @@ def test_shares_of_the_batch_train_the_same_up_to_rounding(train):
     assert numbers[1] == pytest.approx(numbers[0], rel=2e-3, abs=1e-3)
 
 
-_FITTED = _FIT + "build().fit(x, y, batch_size=25, epochs=3, verbose=0)"
 _NORMED = _FITTED.replace(
     'layers.Dropout(0.4, seed=3, name=f"{name}_drop")', "layers.BatchNormalization()"
 )
-_TAUGHT = _LOOP + "for batch in data: step(*batch)"
 
 
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        ({"text": _NORMED, "samples": (15, 10)}, "another training"),
-        ({"text": _FITTED, "drawn_for": _FITTED.replace("8,", "9,")}, "written for another graph"),
+        ({"text": _NORMED, "samples": (10, 6)}, "another training"),
+        ({"text": _TAUGHT.replace("8", "9"), "drawn_for": _TAUGHT}, "written for another graph"),
         ({"text": _TAUGHT.replace("@tf.function\n", ""), "drawn_for": _TAUGHT}, "op by op"),
     ],
 )
@@ -513,7 +528,7 @@ def test_variables_that_were_interrupted_on_their_way_are_all_found_again(train)
         "        break\n"
         "    print(f'{float(loss):.4g}')\n"
     )
-    own, found = train(text), train(text, 1, trial_steps=5, is_interrupted=True)
+    own, found = train(text), train(text, 1, trial_steps=5, is_interrupted=True, drawn_for=_TAUGHT)
     assert found["pressed"] == ["go", "go_back"]
     assert (found["out"], found["error"]) == (own["out"], None)
 
@@ -523,15 +538,14 @@ def test_what_a_training_was_watched_by_is_let_go(child):
 
 
 def test_an_error_of_a_callback_is_the_script_s_and_nothing_is_lost(train):
-    text = _FIT + (
-        "class Failing(keras.callbacks.Callback):\n"
-        "    def on_train_batch_end(self, batch, logs=None):\n"
+    text = _FITTED.replace("model.fit(", "try: model.fit(").replace(
+        "    def on_epoch_end",
+        "    def on_train_batch_end(self, batch, logs):\n"
         "        if int(model.optimizer.iterations) == 12: raise OSError('disk full')\n"
-        "model = build()\n"
-        "try: model.fit(x, y, batch_size=16, epochs=4, verbose=0, callbacks=[Failing()])\n"
-        "finally: show(*model.get_weights())\n"
+        "    def on_epoch_end",
     )
-    own, placed = train(text), train(text, 3)
+    text += "finally: show(*model.get_weights())\n"
+    own, placed = train(text), train(text, 1, drawn_for=_FITTED)
     assert placed["error"] == own["error"] == "OSError: disk full"
     assert placed["out"] == own["out"]
     assert placed["bill"]["placed_steps"] > 5

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from placed_steps import pair, place, price
 from split_steps import split_updates, step, training, wiring_of_training
 
 from placement_advisor.candidates.batch_split.mirrored_graph import (
@@ -15,11 +16,9 @@ from placement_advisor.candidates.batch_split.mirrored_graph import (
 from placement_advisor.candidates.batch_split.plan import plan_split
 from placement_advisor.candidates.batch_split.split_graph import Merge, Wiring
 from placement_advisor.cost.links import assumed_cluster
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import Placement, placed_ops
-from placement_advisor.machine.devices import Basis, Cluster, Device, Link
+from placement_advisor.graph.placement import placed_ops
 from placement_advisor.simulator.memory import peak_memory
 from placement_advisor.simulator.simulator import Simulator
 
@@ -47,24 +46,13 @@ def test_every_replica_has_the_variables_and_its_share_and_only_chunks_of_gradie
         "replica_1/update": "replica_1/weights",
     }
     assert found.graph.parameter_bytes == 2 * training(1).parameter_bytes
-    graph = mirrored(2, 2).graph
     for replica in (0, 1):
-        read = {edge.producer for edge in graph.inputs_of(f"replica_{replica}/update")}
+        read = {edge.producer for edge in found.graph.inputs_of(f"replica_{replica}/update")}
         assert f"replica_{replica}/all_reduce/done" in read
         assert f"replica_{replica}/gradient" not in read
-    found = mirrored(2, 2, 2, 2)
-    assert {producer.split("/")[1] for producer, _ in crossing(found)} == {"all_reduce"}
-    sizes = {
-        edge.size_bytes
-        for edge in found.graph.edges
-        if (edge.producer, edge.consumer) in crossing(found)
-    }
-    assert sizes == {16 // 4}
-    found = mirrored(2, 2)
     assert found.graph.op("replica_1/product").output_bytes == (16,)
     assert found.source["replica_1/product"] == (1, "product")
     assert found.source["replica_1/update"] == (None, "update")
-    found = mirrored(2, 2)
     placement = found.placed(["a", "b"], label="mirrored", rationale="")
     placement.check(found.graph, ("a", "b"))
     assert placement.family == "mirrored"
@@ -73,6 +61,11 @@ def test_every_replica_has_the_variables_and_its_share_and_only_chunks_of_gradie
     plain = wiring_of_training(2, 2)
     wiring = replace(plain, merges={**plain.merges, ("gradient", 0): Merge.SAME})
     assert not crossing(mirrored(2, 2, wiring=wiring))
+    four = mirrored(2, 2, 2, 2)
+    ends = crossing(four)
+    assert {producer.split("/")[1] for producer, _ in ends} == {"all_reduce"}
+    between = [edge for edge in four.graph.edges if (edge.producer, edge.consumer) in ends]
+    assert {edge.size_bytes for edge in between} == {16 // 4}
 
 
 def test_what_is_not_of_a_share_is_as_large_as_for_the_whole_batch():
@@ -100,21 +93,19 @@ def test_rows_of_a_table_are_gathered_in_turn_after_their_number():
 
 
 def test_a_replica_keeps_its_own_gradients_until_it_has_the_sums_and_holds_them_thrice():
-    graph = mirrored(2, 2).graph
+    found = mirrored(2, 2)
+    graph = found.graph
     for replica in ("replica_0", "replica_1"):
         reads = [edge.producer for edge in graph.inputs_of(f"{replica}/all_reduce/done")]
         assert f"{replica}/gradient" in reads
     # It does not touch them: of 16 bytes it moves the sums alone, in and out.
     assert graph.op("replica_0/all_reduce/done").bytes_accessed == 16 + 16
-    found = mirrored(2, 2)
     cluster = assumed_cluster(2)
     names = cluster.device_names()
-    costs = {
-        op.name: OpCost(time_ns=10, basis=CostBasis.MEASURED) for op in placed_ops(found.graph)
-    }
-    simulator = Simulator(found.graph, dict.fromkeys(names, CostTable(costs=costs)), cluster)
+    costs = price({op.name: 10 for op in placed_ops(graph)})
+    simulator = Simulator(graph, costs.everywhere(cluster), cluster)
     schedule = simulator.schedule(found.placed(names, label="mirrored", rationale=""))
-    peaks = peak_memory(found.graph, schedule.runs, schedule.transfers, names)
+    peaks = peak_memory(graph, schedule.runs, schedule.transfers, names)
     # Weights, inputs and a rate stay; of 16 bytes each its own gradient, the sums and their parts.
     assert {peak.size_bytes for peak in peaks.values()} == {16 + 2 * 8 + 4 + 3 * 16}
     graph = mirrored_lookups("Mul", first=Merge.SUM).graph
@@ -187,7 +178,7 @@ def test_gradients_of_several_uses_are_exchanged_once_unless_merged_in_two_ways(
     assert packed == {"replica_0/first", "replica_0/second"}
 
 
-LATENCY_NS, BYTES_PER_NS = 7_000, 2
+LATENCY_NS = 7_000
 replicas = pytest.mark.parametrize("count", [2, 3, 4, 8])
 
 
@@ -217,20 +208,8 @@ def reached(ops, end):
 
 def simulated_ns(ops, count):
     """Return how long a collective takes on a ring of links where its ops take no time."""
-    names = [f"d{replica}" for replica in range(count)]
-    links = tuple(
-        Link(
-            source=source,
-            target=target,
-            latency_ns=LATENCY_NS,
-            bandwidth_bytes_per_s=BYTES_PER_NS * 1e9,
-            basis=Basis.ASSUMED,
-        )
-        for source in names
-        for target in names
-        if source != target
-    )
-    cluster = Cluster(devices=tuple(Device(name=n, kind="CPU") for n in names), links=links)
+    cluster = pair(count=count, latency_ns=LATENCY_NS)
+    names = cluster.device_names()
     starts = {(t.replica, t.op, t.size_bytes) for each in ops for t in each.inputs if t.op == "own"}
     all_ops = [Op(f"{r}/{n}", "MatMul", output_bytes=(size,)) for r, n, size in sorted(starts)]
     all_ops += [
@@ -241,13 +220,9 @@ def simulated_ns(ops, count):
         for each in ops
         for t in each.inputs
     ]
-    costs = CostTable(
-        costs={each.name: OpCost(time_ns=0, basis=CostBasis.MEASURED) for each in all_ops}
-    )
-    device_of = {each.name: names[int(each.name.split("/")[0])] for each in all_ops}
-    placement = Placement(label="ring", family="ring", device_of=device_of, rationale="")
-    simulator = Simulator(OpGraph(all_ops, edges), dict.fromkeys(names, costs), cluster)
-    return simulator.schedule(placement).step_ns
+    costs = price({each.name: 0 for each in all_ops}).everywhere(cluster)
+    placement = place({each.name: names[int(each.name.split("/")[0])] for each in all_ops})
+    return Simulator(OpGraph(all_ops, edges), costs, cluster).schedule(placement).step_ns
 
 
 @replicas
@@ -293,7 +268,7 @@ def test_simulated_an_all_reduce_takes_its_hops_over_the_links(count):
     size = 840_000
     parts = [[RingTensor(r, "own", 0, size)] for r in range(count)]
     hops = 2 * (count - 1)
-    expected = hops * (LATENCY_NS + size / count / BYTES_PER_NS)
+    expected = hops * (LATENCY_NS + size / count)
     assert simulated_ns(list(all_reduce("sum", parts, None)), count) == pytest.approx(expected)
 
 

@@ -1,4 +1,7 @@
+from dataclasses import replace
+
 import pytest
+from placed_steps import place
 from split_steps import split_training, split_updates, step, training, wiring_of_training
 
 from placement_advisor.candidates.batch_split.data_parallel import (
@@ -19,7 +22,7 @@ from placement_advisor.candidates.batch_split.split_graph import (
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.graph.op import Edge, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.devices import Device
 
 
@@ -81,6 +84,9 @@ def test_the_weights_cross_to_each_other_replica_and_its_gradient_and_loss_come_
     ]
 
 
+GROUPS = [{"p": "a", "q": "b"}, {"p": "c", "q": "d"}]
+
+
 def test_rows_are_looked_up_beside_the_table_though_its_whole_value_is_read():
     text = (
         "ids 4n Placeholder input; table 0 VarHandleOp variable table; "
@@ -96,26 +102,16 @@ def test_rows_are_looked_up_beside_the_table_though_its_whole_value_is_read():
     assert [device_of[f"replica_{i}/product"] for i in (0, 1)] == ["a", "b"]
     # The same where the unsplit step is spread over a group of its own.
     unsplit = {"ids": "p", "table": "p", "read": "p", "rows": "q", "product": "q"}
-    within = Placement(label="", family="", device_of=unsplit, rationale="")
-    groups = [{"p": "a", "q": "b"}, {"p": "c", "q": "d"}]
-    device_of = found.laid_out(within, groups, label="", rationale="").device_of
+    device_of = found.laid_out(place(unsplit), GROUPS, label="", rationale="").device_of
     assert [device_of[f"replica_{i}/rows"] for i in (0, 1)] == ["a", "a"]
     assert [device_of[f"replica_{i}/product"] for i in (0, 1)] == ["b", "d"]
 
 
 def test_each_replica_is_laid_out_on_a_group_as_the_unsplit_step_is():
     found = split(2, 2)
-    within = Placement(
-        label="two",
-        family="two",
-        device_of={
-            each.name: "q" if each.name in ("product", "gradient") else "p"
-            for each in placed_ops(training(4))
-        },
-        rationale="",
-    )
-    groups = [{"p": "a", "q": "b"}, {"p": "c", "q": "d"}]
-    placement = found.laid_out(within, groups, label="even", rationale="why")
+    names = [each.name for each in placed_ops(training(4))]
+    within = place({name: "q" if name in ("product", "gradient") else "p" for name in names})
+    placement = found.laid_out(within, GROUPS, label="even", rationale="why")
     placement.check(found.graph, ("a", "b", "c", "d"))
     device_of = placement.device_of
     assert (placement.family, placement.label, placement.rationale) == ("batch", "even", "why")
@@ -132,9 +128,7 @@ def test_what_is_shared_waits_for_all_replicas_and_what_is_the_same_comes_from_t
     assert wiring.befores("product", None) == ("replica_0/product", "replica_1/product")
     assert wiring.befores("product", 1) == ("replica_1/product",)
     assert wiring.befores("read", 1) == ("read",)
-    wiring = wiring_of_training(2, 2)
-    merges = {**wiring.merges, ("loss", 0): Merge.SAME}
-    same = type(wiring)(plan=wiring.plan, shares=(2, 2), merges=merges, axes={})
+    same = replace(wiring, merges={**wiring.merges, ("loss", 0): Merge.SAME})
     assert same.tensor(("loss", 0), None) == ("replica_0/loss", 0)
 
 
@@ -188,6 +182,7 @@ def places(family, kind, traces=EVEN):
 
 
 UPDATE = "ResourceApplyGradientDescent"
+ENDS = {"outputs": (("loss", 0),), "targets": ("update",)}
 
 
 def test_variables_updates_and_sums_stand_where_the_family_says():
@@ -250,14 +245,9 @@ def test_replicas_make_for_themselves_what_is_made_of_variables_alone():
         return OpGraph([*plain.ops, reshape], edges)
 
     plan = plan_split(reshaping(4), reshaping(2), [("loss", 0)])
-    wiring = Wiring(
-        plan=plan,
-        shares=(2, 2),
-        merges=dict.fromkeys(plan.merged, Merge.MEAN),
-        axes=dict.fromkeys(plan.divided, 0),
-    )
-    ends = {"outputs": (("loss", 0),), "targets": ("update",)}
-    traces = SplitTraces(whole=reshaping(4), shares={2: reshaping(2)}, wiring=wiring, **ends)
+    merges, axes = dict.fromkeys(plan.merged, Merge.MEAN), dict.fromkeys(plan.divided, 0)
+    wiring = Wiring(plan=plan, shares=(2, 2), merges=merges, axes=axes)
+    traces = SplitTraces(whole=reshaping(4), shares={2: reshaping(2)}, wiring=wiring, **ENDS)
     assert places("batch", "Reshape", traces) == {"GPU:0"}
     for family in (ON_HOST, SPREAD):
         split, _ = found(family, traces)
@@ -269,13 +259,7 @@ def test_replicas_make_for_themselves_what_is_made_of_variables_alone():
 
 @pytest.mark.parametrize("family", ["mirrored", ONE_BY_ONE, BY_COPIES])
 def test_collectives_want_even_shares(family):
-    shares = {2: training(2), 1: training(1)}
-    uneven = SplitTraces(
-        whole=training(3),
-        shares=shares,
-        wiring=wiring_of_training(2, 1),
-        outputs=(("loss", 0),),
-        targets=("update",),
-    )
+    shares, wiring = {2: training(2), 1: training(1)}, wiring_of_training(2, 1)
+    uneven = SplitTraces(whole=training(3), shares=shares, wiring=wiring, **ENDS)
     answer = DataParallelSteps(uneven).propose(family, DEVICES, "all")
     assert answer == NotApplicable(family=family, reason="wants the same samples on each device")
