@@ -9,9 +9,7 @@ bytes, host names and errors. A function that the caller passes takes names out 
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from pathlib import Path
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +21,13 @@ from placement_advisor.profile.xplane import (
     Event,
     Line,
     copy_counted_from,
-    copy_with_line,
     profile_start_ns,
     space_file,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
 
 _OF_THE_HOST = ("errors", "warnings", "hostnames")
@@ -78,28 +76,17 @@ def keep_profiles(
         AdvisorError: one of them cannot be read.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    starts_ns = {
-        process: profile_start_ns(path) - ahead_ns.get(process, 0)
-        for process, path in files.items()
-    }
-    with tempfile.TemporaryDirectory() as scratch:
-        together = {process: Path(scratch) / _file_name(process) for process in files}
-        for process, path in files.items():
-            ahead = ahead_ns.get(process, 0)
-            copy_counted_from(path, together[process], min(starts_ns.values()), ahead)
-        _keep(together, folder)
-
-
-def _keep(files: Mapping[str, Path], folder: Path) -> None:
+    ahead = dict.fromkeys(files, 0) | dict(ahead_ns)
+    start_ns = min(profile_start_ns(path) - ahead[process] for process, path in files.items())
     marks = _events(files[CLIENT], STEP_EVENT, _STEP_NUMBER)
     for process, path in files.items():
-        target = folder / _file_name(process)
-        runs = _events(path, _RUN, _PART_ID)
+        runs, more = _events(path, _RUN, _PART_ID), {}
         if runs and not _events(path, STEP_EVENT, _STEP_NUMBER):
-            steps = Line(name="Steps of the client", events=tuple(_steps(marks, runs)))
-            copy_with_line(path, target, HOST_PLANE, steps)
-        elif _recorded_anything(path):
-            shutil.copy2(path, target)
+            there = [replace(mark, start_ns=mark.start_ns + ahead[process]) for mark in marks]
+            steps = Line(name="Steps of the client", events=tuple(_steps(there, runs)))
+            more = {HOST_PLANE: steps}
+        if more or _recorded_anything(path):
+            copy_counted_from(path, folder / _file_name(process), start_ns, ahead[process], more)
 
 
 def _file_name(process: str) -> str:

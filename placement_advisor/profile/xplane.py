@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.profile.xplane_schema import PROFILE_START, TASK_PLANE, new_space
@@ -121,33 +122,30 @@ def write_planes(path: Path, planes: Iterable[Plane]) -> None:
     path.write_bytes(space.SerializeToString(deterministic=True))
 
 
-def copy_with_line(source: Path, target: Path, plane: str, line: Line) -> None:
-    """Copy an XSpace file, with one more line on the plane that is called so.
+def copy_counted_from(
+    source: Path,
+    target: Path,
+    start_ns: int,
+    ahead_ns: int = 0,
+    more: Mapping[str, Line] = MappingProxyType({}),
+) -> None:
+    """Copy an XSpace file with times that count from ``start_ns``, by the plane "Task Environment".
+
+    ``ahead_ns`` is how far the clock that they were taken by is ahead; see `set_back`. Planes get
+    one ``more`` line by their name, whose times are of that clock.
 
     Raises:
         AdvisorError: the file cannot be read, is corrupt, or holds no plane.
     """
-    base_ns = profile_start_ns(source)
+    began_ns = profile_start_ns(source)
     space = new_space()
     space.ParseFromString(source.read_bytes())
-    for message in space.planes:
-        if message.name == plane:
-            free = max((each.id for each in message.lines), default=0) + 1
-            _write_lines(message, [replace(line, id=free)], base_ns)
-    target.write_bytes(space.SerializeToString(deterministic=True))
-
-
-def copy_counted_from(source: Path, target: Path, start_ns: int, ahead_ns: int = 0) -> None:
-    """Copy an XSpace file with times that count from ``start_ns``, by the plane "Task Environment".
-
-    ``ahead_ns`` is how far the clock that they were taken by is ahead; see `set_back`.
-    """
-    space = new_space()
-    space.ParseFromString(source.read_bytes())
-    later_ns = profile_start_ns(source) - ahead_ns - start_ns
     for plane in space.planes:
+        if plane.name in more:
+            free = max((line.id for line in plane.lines), default=0) + 1
+            _write_lines(plane, [replace(more[plane.name], id=free)], began_ns)
         for line in plane.lines:
-            line.timestamp_ns += later_ns
+            line.timestamp_ns += began_ns - ahead_ns - start_ns
         if plane.name == TASK_PLANE:
             names = {key: each.name for key, each in plane.stat_metadata.items()}
             for stat in plane.stats:
