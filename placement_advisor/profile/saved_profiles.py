@@ -77,20 +77,17 @@ def keep_profiles(
     """
     folder.mkdir(parents=True, exist_ok=True)
     ahead = dict.fromkeys(files, 0) | dict(ahead_ns)
-    start_ns = min(profile_start_ns(path) - ahead[process] for process, path in files.items())
+    starts_ns = {key: profile_start_ns(space_file(path).planes) for key, path in files.items()}
+    start_ns = min(starts_ns[process] - ahead[process] for process in files)
     marks = _events(files[CLIENT], STEP_EVENT, _STEP_NUMBER)
     for process, path in files.items():
         runs, more = _events(path, _RUN, _PART_ID), {}
         if runs and not _events(path, STEP_EVENT, _STEP_NUMBER):
-            there = [replace(mark, start_ns=mark.start_ns + ahead[process]) for mark in marks]
-            steps = Line(name="Steps of the client", events=tuple(_steps(there, runs)))
-            more = {HOST_PLANE: steps}
-        if more or _recorded_anything(path):
-            copy_counted_from(path, folder / _file_name(process), start_ns, ahead[process], more)
-
-
-def _file_name(process: str) -> str:
-    return f"{process.replace(':', '-')}.xplane.pb"
+            steps = tuple(_steps(marks, ahead[process], runs))
+            more = {HOST_PLANE: Line(name="Steps of the client", events=steps)}
+        if any(line.event_count for plane in space_file(path).planes for line in plane.lines):
+            target = folder / f"{process.replace(':', '-')}.xplane.pb"
+            copy_counted_from(path, target, start_ns, ahead[process], more)
 
 
 def _events(path: Path, name: str, stat: str) -> list[Event]:
@@ -115,17 +112,12 @@ def _events(path: Path, name: str, stat: str) -> list[Event]:
     return sorted(found, key=lambda event: event.start_ns)
 
 
-def _steps(marks: Sequence[Event], runs: Sequence[Event]) -> Iterator[Event]:
+def _steps(marks: Sequence[Event], ahead_ns: int, runs: Sequence[Event]) -> Iterator[Event]:
     """Yield the marks of the client, each with the part that a worker first runs within it."""
     for mark in marks:
+        start_ns, end_ns = mark.start_ns + ahead_ns, mark.end_ns + ahead_ns
         stats: dict[str, xplane_schema.StatValue] = {**mark.stats, "_r": 1}
-        first = next((run for run in runs if mark.start_ns <= run.start_ns < mark.end_ns), None)
+        first = next((run for run in runs if start_ns <= run.start_ns < end_ns), None)
         if first is not None:
             stats |= {"_pt": _OF_EXECUTOR, "_p": first.stats[_PART_ID]}
-        yield Event(
-            name=STEP_EVENT, start_ns=mark.start_ns, duration_ns=mark.duration_ns, stats=stats
-        )
-
-
-def _recorded_anything(path: Path) -> bool:
-    return any(line.event_count for plane in space_file(path).planes for line in plane.lines)
+        yield replace(mark, start_ns=start_ns, stats=stats)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.profile.xplane_schema import PROFILE_START, TASK_PLANE, new_space
@@ -115,7 +114,7 @@ def write_planes(path: Path, planes: Iterable[Plane]) -> None:
     that, as the profiler does.
     """
     planes = tuple(planes)
-    base_ns = _profile_start_ns(planes)
+    base_ns = profile_start_ns(planes)
     space = new_space()
     for number, plane in enumerate(planes):
         _write_plane(space.planes.add(), number, plane, base_ns)
@@ -123,11 +122,7 @@ def write_planes(path: Path, planes: Iterable[Plane]) -> None:
 
 
 def copy_counted_from(
-    source: Path,
-    target: Path,
-    start_ns: int,
-    ahead_ns: int = 0,
-    more: Mapping[str, Line] = MappingProxyType({}),
+    source: Path, target: Path, start_ns: int, ahead_ns: int, more: Mapping[str, Line]
 ) -> None:
     """Copy an XSpace file with times that count from ``start_ns``, by the plane "Task Environment".
 
@@ -137,7 +132,7 @@ def copy_counted_from(
     Raises:
         AdvisorError: the file cannot be read, is corrupt, or holds no plane.
     """
-    began_ns = profile_start_ns(source)
+    began_ns = profile_start_ns(space_file(source).planes)
     space = new_space()
     space.ParseFromString(source.read_bytes())
     for plane in space.planes:
@@ -156,16 +151,8 @@ def copy_counted_from(
     target.write_bytes(space.SerializeToString(deterministic=True))
 
 
-def profile_start_ns(path: Path) -> int:
-    """Return when profiling of a file began, 0 if its times are counted from no such moment.
-
-    Raises:
-        AdvisorError: the file cannot be read, is corrupt, or holds no plane.
-    """
-    return _profile_start_ns(space_file(path).planes)
-
-
-def _profile_start_ns(planes: Iterable[Plane | StoredPlane]) -> int:
+def profile_start_ns(planes: Iterable[Plane | StoredPlane]) -> int:
+    """Return when profiling began, 0 if times are counted from no such moment."""
     for plane in planes:
         start_ns = plane.stats.get(PROFILE_START)
         if plane.name == TASK_PLANE and isinstance(start_ns, int):

@@ -608,30 +608,36 @@ def speedups(candidates: Iterable[Candidate]) -> dict[str, float]:
 
 
 def _line(row: ScalingRow, alone: ScalingRow, within_rounds: Mapping[str, float]) -> str:
-    speedup = within_rounds.get(row.candidate) if row.batch == alone.batch else None
+    predicted, measured = scaling_figures(row, alone, within_rounds)
     figures = [
-        _scaling_figures(row, alone, row.measured_ns, alone.measured_ns, "measured", speedup),
-        _scaling_figures(row, alone, row.predicted_ns, alone.predicted_ns, "simulated"),
+        f"{measured} (measured)" * bool(measured),
+        f"{predicted} (simulated)" * bool(predicted),
     ]
     told = "; ".join(filter(None, figures)) or "not simulated"
     what = row.name if row.name == row.candidate else f"{row.name} ({row.candidate})"
     return f"{what}, {units.counted(row.devices, 'device')}, {row.batch} samples a step: {told}"
 
 
-def _scaling_figures(
-    row: ScalingRow,
-    alone: ScalingRow,
-    step_ns: int | None,
-    alone_ns: int | None,
-    basis: str,
-    speedup: float | None = None,
-) -> str:
-    if not step_ns:
-        return ""
-    rate = row.batch / step_ns * units.NS_PER_S
-    times = ""
-    if speedup is not None:
-        times = f", {speedup:.2f}× within rounds"
-    elif row.batch == alone.batch and row is not alone and alone_ns:
-        times = f", {alone_ns / step_ns:.2f}×"
-    return f"{units.format_ns(step_ns)}, {rate:,.0f} samples/s{times} ({basis})"
+def scaling_figures(
+    row: ScalingRow, alone: ScalingRow, within_rounds: Mapping[str, float]
+) -> tuple[str, str]:
+    """Return step, rate and speed-up as predicted and as measured, each empty if not known.
+
+    What a larger batch brings on one device nobody has shown, so it has no speed-up.
+    """
+    is_comparable = row.batch == alone.batch and row is not alone
+
+    def told(step_ns: int | None, alone_ns: int | None, speedup: float | None) -> str:
+        if not step_ns:
+            return ""
+        times = f", {alone_ns / step_ns:.2f}×" if is_comparable and alone_ns else ""
+        if speedup is not None:
+            times = f", {speedup:.2f}× within rounds"
+        rate = row.batch / step_ns * units.NS_PER_S
+        return f"{units.format_ns(step_ns)}, {rate:,.0f} samples/s{times}"
+
+    speedup = within_rounds.get(row.candidate) if row.batch == alone.batch else None
+    return (
+        told(row.predicted_ns, alone.predicted_ns, None),
+        told(row.measured_ns, alone.measured_ns, speedup),
+    )

@@ -286,7 +286,7 @@ def test_xprof_counts_the_steps_of_all_processes_together_and_nothing_else_is_ch
     assert [e.stats["_p"] for e in added.events] == [2_000 + i for i in range(STEPS)]
     assert read_planes(run / "client.xplane.pb")[0] == read_planes(files["client"])[0]
     # XProf compares times of hosts as they are counted from where each profile began.
-    assert {profile_start_ns(path) for path in run.glob("*.xplane.pb")} == {
+    assert {profile_start_ns(read_planes(path)) for path in run.glob("*.xplane.pb")} == {
         BEGIN_NS - EARLIEST_MS * MS
     }
 
@@ -331,8 +331,8 @@ def test_a_step_counts_whose_part_was_not_seen_being_launched(files, tmp_path):
 def test_profiles_of_other_machines_are_put_onto_the_commands_clock(files, tmp_path):
     skew_ns = 3_600_000_000_123
     skewed = tmp_path / "raw" / "skewed.pb"
-    began_ns = profile_start_ns(files["worker:1"])
-    copy_counted_from(files["worker:1"], skewed, began_ns + skew_ns, -skew_ns)
+    began_ns = profile_start_ns(read_planes(files["worker:1"]))
+    copy_counted_from(files["worker:1"], skewed, began_ns + skew_ns, -skew_ns, {})
     here, there = read_planes(files["worker:1"]), read_planes(skewed)
     assert there == set_back(here, -skew_ns) != here
     keep_profiles(files, tmp_path / "together")

@@ -468,26 +468,15 @@ def _break_even(break_even: BreakEven) -> Section:
 
 
 def _scaling(rows: Sequence[ScalingRow], within_rounds: Mapping[str, float]) -> Section:
-    alone = rows[0]
-
-    def figures(row: ScalingRow, step_ns: int | None, alone_ns: int | None, times: str) -> str:
-        if not step_ns:
-            return NOTHING
-        # What a larger batch brings on one device nobody has shown.
-        if not times and row is not alone and row.batch == alone.batch and alone_ns:
-            times = f", {alone_ns / step_ns:.2f}×"
-        rate = row.batch / step_ns * units.NS_PER_S
-        return f"{units.format_ns(step_ns)}, {rate:,.0f} samples/s{times}"
-
-    def cells(row: ScalingRow) -> tuple[str, ...]:
-        speedup = within_rounds.get(row.candidate) if row.batch == alone.batch else None
-        times = f", {speedup:.2f}× within rounds" if speedup else ""
-        predicted = figures(row, row.predicted_ns, alone.predicted_ns, "")
-        measured = figures(row, row.measured_ns, alone.measured_ns, times)
-        return row.name, row.candidate, str(row.devices), str(row.batch), predicted, measured
-
+    cells = [
+        (
+            *(row.name, row.candidate, str(row.devices), str(row.batch)),
+            *(each or NOTHING for each in statements.scaling_figures(row, rows[0], within_rounds)),
+        )
+        for row in rows
+    ]
     caption = "Step, throughput, and at the same batch how many times that of one device"
-    table = Table(caption, _SCALING, tuple(map(cells, rows)))
+    table = Table(caption, _SCALING, tuple(cells))
     return Section("Scaling", (Part(table=table), Part(statements.WHICH, is_hint=True)))
 
 
