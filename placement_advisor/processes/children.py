@@ -72,8 +72,8 @@ _EXIT_LIMIT_S = 10.0
 _QUIET_S = 0.1
 # The guard takes less, whatever it has to end.
 _END_LIMIT_S, _END_POLL_S = 3.0, 0.005
-# A stack is written in under a millisecond, unless the machine is out of memory.
-_STACK_GRACE_S = 0.2
+# A stack is written in under a millisecond, once a busy machine lets the child begin.
+_STACK_BEGINS_S, _STACK_GRACE_S = 3.0, 0.2
 _STACK_SIGNAL = signal.SIGUSR1
 # A process is started under another environment, and models are checked in threads.
 _one_starts = threading.Lock()
@@ -197,6 +197,7 @@ class Child(calls.Callee):
         if self._process.is_alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, _STACK_SIGNAL)
+            self._stacks.poll(_STACK_BEGINS_S)
             self._process.join(_STACK_GRACE_S)
         self.close()
         self._failed = calls.CallFailure(

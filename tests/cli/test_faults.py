@@ -178,8 +178,8 @@ def failing(advisor, tmp_path, monkeypatch):
         ),
         (
             "n = 0\nwhile True: n += 1\n",
-            "model.py --capture-timeout 2",
-            ["no step was seen within 2 s", "model.py:2:", "--capture-timeout"],
+            "model.py --capture-timeout 4",
+            ["no step was seen within 4 s", "model.py:2:", "--capture-timeout"],
         ),
         (
             STEP.format(body="import time; time.sleep(60)"),

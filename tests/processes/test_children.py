@@ -131,6 +131,13 @@ def test_a_child_that_dies_or_is_stopped_says_why_where_and_what_it_printed_last
     assert in_ctypes == ("SIGSEGV" in message)
 
 
+def test_where_a_child_was_is_waited_for_on_a_busy_machine(child):
+    assert child.call(os.getpid) == child.pid
+    os.kill(child.pid, signal.SIGSTOP)
+    threading.Timer(0.6, os.kill, (child.pid, signal.SIGCONT)).start()
+    assert child.call(os.getpid, time_limit_s=0.1).stack
+
+
 @pytest.mark.parametrize(
     ("lasts_s", "limit_s", "how"), [(1.5, 60.0, "exited with status 3"), (60, 0.2, "hung up")]
 )
