@@ -49,7 +49,7 @@ test-campaigns: $(INSTALLED)  ## run what draws cases, five times as many, and a
 	$(PYTEST) -m "campaign or hypothesis" --hypothesis-profile=nightly
 
 verdicts: $(INSTALLED)  ## run four models whose verdicts are known, on two workers, about 2 minutes
-	$(PYTEST) -m verdict
+	$(PYTEST) -m verdict tests/verdicts
 
 bench: $(INSTALLED)  ## measure the figures of docs/reference/figures.md, about 10 minutes
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/tracing.py
