@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from placement_advisor.profile.xspace_columns import SpaceFile
+
 
 _OF_THE_HOST = ("errors", "warnings", "hostnames")
 
@@ -77,22 +79,21 @@ def keep_profiles(
     """
     folder.mkdir(parents=True, exist_ok=True)
     ahead = dict.fromkeys(files, 0) | dict(ahead_ns)
-    starts_ns = {key: profile_start_ns(space_file(path).planes) for key, path in files.items()}
-    start_ns = min(starts_ns[process] - ahead[process] for process in files)
-    marks = _events(files[CLIENT], STEP_EVENT, _STEP_NUMBER)
-    for process, path in files.items():
-        runs, more = _events(path, _RUN, _PART_ID), {}
-        if runs and not _events(path, STEP_EVENT, _STEP_NUMBER):
+    opened = {process: space_file(path) for process, path in files.items()}
+    start_ns = min(profile_start_ns(file.planes) - ahead[key] for key, file in opened.items())
+    marks = _events(opened[CLIENT], STEP_EVENT, _STEP_NUMBER)
+    for process, file in opened.items():
+        runs, more = _events(file, _RUN, _PART_ID), {}
+        if runs and not _events(file, STEP_EVENT, _STEP_NUMBER):
             steps = tuple(_steps(marks, ahead[process], runs))
             more = {HOST_PLANE: Line(name="Steps of the client", events=steps)}
-        if any(line.event_count for plane in space_file(path).planes for line in plane.lines):
+        if any(line.event_count for plane in file.planes for line in plane.lines):
             target = folder / f"{process.replace(':', '-')}.xplane.pb"
-            copy_counted_from(path, target, start_ns, ahead[process], more)
+            copy_counted_from(files[process], target, start_ns, ahead[process], more)
 
 
-def _events(path: Path, name: str, stat: str) -> list[Event]:
+def _events(file: SpaceFile, name: str, stat: str) -> list[Event]:
     """Return the events of a host that have a name and a stat."""
-    file = space_file(path)
     found = []
     for plane in file.planes:
         named = {key for key, each in plane.event_names.items() if each == name}

@@ -609,11 +609,8 @@ def speedups(candidates: Iterable[Candidate]) -> dict[str, float]:
 
 def _line(row: ScalingRow, alone: ScalingRow, within_rounds: Mapping[str, float]) -> str:
     predicted, measured = scaling_figures(row, alone, within_rounds)
-    figures = [
-        f"{measured} (measured)" * bool(measured),
-        f"{predicted} (simulated)" * bool(predicted),
-    ]
-    told = "; ".join(filter(None, figures)) or "not simulated"
+    figures = {"measured": measured, "simulated": predicted}.items()
+    told = "; ".join(f"{text} ({basis})" for basis, text in figures if text) or "not simulated"
     what = row.name if row.name == row.candidate else f"{row.name} ({row.candidate})"
     return f"{what}, {units.counted(row.devices, 'device')}, {row.batch} samples a step: {told}"
 
