@@ -19,13 +19,13 @@ from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.untrusted import MAX_NS
 from placement_advisor.graph.op import COST_FREE_ROLES
-from placement_advisor.graph.placement import Placement, placed_ops
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from placement_advisor.candidates.searched import SearchResult
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.report.python_report import Report
     from placement_advisor.simulator.schedule import Schedule
@@ -334,7 +334,7 @@ def _tables(graph: OpGraph, costs: Costs, cluster: Cluster) -> dict[str, CostTab
                 raise AdvisorError(
                     f"costs: op {name!r}: {cost.time_ns!r} is not a whole number of ns up to 2^60"
                 )
-    for op in placed_ops(graph):
+    for op in graph.placed_ops:
         if op.role not in COST_FREE_ROLES:
             bare = next((place for place in places if op.name not in tables[place].costs), None)
             if bare is not None:

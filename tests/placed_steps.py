@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import (
     NO_COPY_WORK,
     Basis,
@@ -354,7 +354,7 @@ def placed_steps(draw, max_ops=14, *, hosts=False):
         if role is not Role.CONSTANT:
             device_of[name] = device_of.get(variable or "", "") or draw(devices)
     graph = OpGraph(ops, edges)
-    computed = [o.name for o in placed_ops(graph) if o.role is Role.FORWARD]
+    computed = [o.name for o in graph.placed_ops if o.role is Role.FORWARD]
     tables = [
         price({name: draw(figures.times_ns) for name in computed})
         for _ in range(1 + draw(st.booleans()))

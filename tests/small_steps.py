@@ -16,7 +16,6 @@ from placed_steps import PlacedStep, place, price
 
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.devices import (
     NO_COPY_WORK,
     Basis,
@@ -51,10 +50,10 @@ def small_step(seed):
         graph = _graph(draw)
         if places ** len(groups(graph)) <= _MOST_PLACEMENTS:
             break
-    computed = [op.name for op in placed_ops(graph) if op.role is Role.FORWARD]
+    computed = [op.name for op in graph.placed_ops if op.role is Role.FORWARD]
     # Handles and fed tensors may have a cost or none.
     priced = computed + [
-        op.name for op in placed_ops(graph) if op.role is not Role.FORWARD and draw.random() < 0.3
+        op.name for op in graph.placed_ops if op.role is not Role.FORWARD and draw.random() < 0.3
     ]
     first = {name: draw.choice(_TIMES_NS) for name in priced}
     kind = draw.choice(("alike", "alike", "slower", "any"))
@@ -67,7 +66,7 @@ def small_step(seed):
                 for op, time_ns in first.items()
             }
         )
-    on_first = dict.fromkeys((op.name for op in placed_ops(graph)), cluster.devices[0].name)
+    on_first = dict.fromkeys((op.name for op in graph.placed_ops), cluster.devices[0].name)
     return PlacedStep(
         graph=graph,
         placement=place(on_first),
@@ -80,7 +79,7 @@ def small_step(seed):
 def groups(graph):
     """Return the ops that are placed together, by number: those of one variable, others alone."""
     found = {}
-    for i, op in enumerate(placed_ops(graph)):
+    for i, op in enumerate(graph.placed_ops):
         variable = op.name if op.variable is None and op.role is Role.VARIABLE else op.variable
         found.setdefault(i if variable is None else variable, []).append(i)
     return list(found.values())

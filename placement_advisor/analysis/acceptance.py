@@ -29,7 +29,7 @@ from placement_advisor.cost.gpu.kernel_times import kernel_cost
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.contract import Text
 from placement_advisor.graph.name_patterns import first_names
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import Placement
 from placement_advisor.machine import testbed_plan
 from placement_advisor.machine.gpu_facts import facts_of_card
 from placement_advisor.machine.machine_checks import DEVICES
@@ -224,7 +224,7 @@ def planned_pairs(
 def _run(pair: DevicePair, graph: OpGraph, testbed: Testbed, trial: Benchmark) -> DevicePair:
     """Run the known step on two devices; whatever fails becomes a part of what was found."""
     label = pair.title.replace(" ", "-")
-    device_of = {op.name: pair.device_of(op.name) for op in placed_ops(graph)}
+    device_of = {op.name: pair.device_of(op.name) for op in graph.placed_ops}
     placement = Placement(label=label, family="known", device_of=device_of, rationale="known")
     entry = BenchmarkEntry(placement=placement, bench=testbed)
     findings: list[AcceptanceCheck] = []

@@ -13,6 +13,7 @@ Left out: layers split among hosts, uneven shares of unequal devices.
 from __future__ import annotations
 
 import gc
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,10 +24,10 @@ from placement_advisor.analysis import machine_scaling, scaled_steps, target_cos
 from placement_advisor.analysis.assemble import answer_of, candidates_of
 from placement_advisor.analysis.options import AnalyzeOptions
 from placement_advisor.analysis.predictions import bound_of, predict, propose_all
-from placement_advisor.analysis.runs import RunResults
+from placement_advisor.analysis.runs import RunResults, with_candidate
 from placement_advisor.analysis.step_costs import assume_costs
 from placement_advisor.analysis.tracing import AnalysisRequest, split_batch, traced_model
-from placement_advisor.candidates import families, pipeline, references, towers
+from placement_advisor.candidates import families, pipeline, references, searched, towers
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
 from placement_advisor.candidates.batch_split.plan import shares_of
 from placement_advisor.candidates.batch_split.split_graph import unsplit
@@ -39,14 +40,16 @@ from placement_advisor.machine.hierarchy import read_machine
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.sensitivity import predicted_ratio
+from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 from placement_advisor.tf.calls import splitter
 from placement_advisor.units import NS_PER_S, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from placement_advisor.analysis.analysis_result import Candidate
+    from placement_advisor.analysis.analysis_result import Candidate, UncertainBound
     from placement_advisor.analysis.predictions import Predictions
+    from placement_advisor.analysis.step_costs import AllCosts
     from placement_advisor.candidates.batch_split.split_graph import SplitTraces
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
@@ -506,7 +509,7 @@ def compare_hardware(
             watcher.working("tracing larger batches", done, len(within - {1}))
             larger[times] = _trace_larger(loader, times, source.time_limit_s)
         splits_to_place: dict[int, Splits] = {
-            count: split_batch(options, count, traced, None, loader, watcher)
+            count: split_batch(options, count, traced, None, loader, watcher, weak=False)
             for count in sorted(answered)
         }
     traces = HostTraces(unsplit(traced.graph, batch), splits, larger)
@@ -550,15 +553,10 @@ def with_answer(
     target: target_costs.TargetHardware,
 ) -> machine_scaling.MachineScaling:
     """Add what `advisor analyze` answers on some devices, in place of what it did on fewer."""
-    options, cluster = request.options, target.cluster
-    all_costs = assume_costs(request, target)
-    own = request.traced.requested_device_of
-    proposals = propose_all(
-        request.graph, all_costs, options.families, options.effort, requested_device_of=own
-    )
-    predictions = predict(proposals)
+    cluster, all_costs = target.cluster, assume_costs(request, target)
+    predictions, bound = _predictions(request, all_costs)
     candidates = candidates_of(predictions, RunResults())
-    answer = answer_of(request, predictions, RunResults(), candidates, bound_of(predictions))
+    answer = answer_of(request, predictions, RunResults(), candidates, bound)
     split = next((c for c in candidates if c.name == answer.candidate), None)
     devices, samples = len(cluster.devices), found.alone[0].samples
     row = None if split is None else _scaled_step(predictions, split, devices, samples)
@@ -568,6 +566,39 @@ def with_answer(
         row = replace(fewer[0], devices=devices)
     rows = () if row is None else (replace(row, verdict=answer.verdict),)
     return replace(found, rows=(*found.rows, *rows), answer=answer.answer, verdict=answer.verdict)
+
+
+def _predictions(
+    request: AnalysisRequest, all_costs: AllCosts
+) -> tuple[Predictions, UncertainBound]:
+    """Simulate all candidates, and say what no placement can beat.
+
+    Nothing is searched for where that is no less than what another candidate takes.
+    """
+    options, own = request.options, request.traced.requested_device_of
+    others = [family for family in options.families if family != SEARCHED]
+    proposals = propose_all(
+        request.graph, all_costs, others, options.effort, requested_device_of=own
+    )
+    predictions = predict(proposals)
+    bound = bound_of(predictions)
+    fitting = (p.schedule.step_ns for p in predictions.predicted.values() if p.too_large is None)
+    if bound.split_ns >= min(fitting, default=math.inf):
+        return predictions, bound
+    found = searched.propose_searched(
+        {
+            label: answer
+            for label, answer in proposals.answers.items()
+            if label not in families.SPLITS
+        },
+        proposals.prices.costs,
+        proposals.simulator,
+        options.effort,
+        dearer=proposals.prices.doubt.copies,
+    )
+    if isinstance(found, NotApplicable):
+        return predictions, bound
+    return with_candidate(predictions, found), bound
 
 
 def _scaled_step(

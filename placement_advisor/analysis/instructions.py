@@ -27,7 +27,7 @@ from placement_advisor.candidates.batch_split.split_graph import ON_HOST, SPREAD
 from placement_advisor.candidates.towers import GROUP
 from placement_advisor.graph.name_patterns import listed, name_patterns
 from placement_advisor.graph.op import PASS_ROLES, Role
-from placement_advisor.graph.placement import most_voted, placed_ops
+from placement_advisor.graph.placement import most_voted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ def _names_or_count(names: Sequence[str], most: int | None, count: int) -> str:
 def layer_devices(graph: OpGraph, placement: Placement) -> dict[str, str]:
     """Return the device of each layer, in the order of the layers."""
     ops: dict[str, list[Op]] = defaultdict(list)
-    for op in placed_ops(graph):
+    for op in graph.placed_ops:
         if op.layer is not None:
             ops[op.layer].append(op)
     found = {}
@@ -141,7 +141,7 @@ def _op_count(count: int, role: str = "") -> str:
 
 
 def _ops_in_layers(graph: OpGraph, device_of: Mapping[str, str]) -> Sequence[Op]:
-    return [op for op in placed_ops(graph) if op.layer in device_of]
+    return [op for op in graph.placed_ops if op.layer in device_of]
 
 
 GRADIENT_SCOPE = "gradient_tape/"
@@ -253,7 +253,7 @@ def scope_devices(graph: OpGraph, placement: Placement) -> dict[str, str]:
     """
     ops = [
         op
-        for op in placed_ops(graph)
+        for op in graph.placed_ops
         # Variables and what updates them stay together, wherever the update is placed.
         if op.role in PASS_ROLES and op.variable is None and not _is_made_on_return(graph, op)
     ]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.analysis.step_costs import AllCosts, SplitCosts
     from placement_advisor.analysis.target_costs import StepCosts
-    from placement_advisor.cost.table import CostSource
+    from placement_advisor.cost.table import CostSource, CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
@@ -59,15 +59,15 @@ class SplitCandidate:
 
     ``samples`` are those of each replica, ``own`` the ops of the unsplit step that compute
     something of a replica's own. ``weak_step_ns`` is its simulated step with the whole batch for
-    every replica. ``within`` is the placement of the unsplit step that it repeats on each pair of
-    devices, None if it is by device.
+    every replica, None unless that was traced. ``within`` is the placement of the unsplit step that
+    it repeats on each pair of devices, None if it is by device.
     """
 
     placement: Placement
     samples: tuple[int, ...]
     own: tuple[str, ...]
     simulator: Simulator
-    weak_step_ns: int
+    weak_step_ns: int | None
     within: Placement | None
 
 
@@ -80,11 +80,38 @@ def split_candidates(
     """Return the candidate of each family that a split of the batch is of."""
     if isinstance(split, errors.BatchSplitError):
         return {name: NotApplicable(family=name, reason=split.message) for name in families}
-    return {name: _split_candidate(graph, prices, name, split) for name in families}
+    simulators = _split_simulators(split.traced.graphs, split.costs, split, prices.cluster)
+    weak = _split_simulators(split.traced.weak, split.weak_costs, split, prices.cluster)
+    return {
+        name: _split_candidate(graph, prices, name, split, simulators, weak) for name in families
+    }
+
+
+def _split_simulators(
+    graphs: Mapping[str, batch_graph.SplitGraph],
+    costs: Mapping[str, Mapping[str, CostTable]],
+    split: SplitCosts,
+    cluster: Cluster,
+) -> dict[str, Simulator]:
+    timed = cluster if split.collectives is None else split.collectives.on(cluster)
+    return {
+        name: Simulator(
+            step.graph,
+            costs[name],
+            timed if name == MIRRORED else cluster,
+            collective_of=step.collective_of,
+        )
+        for name, step in graphs.items()
+    }
 
 
 def _split_candidate(
-    graph: OpGraph, prices: StepCosts, family: str, split: SplitCosts
+    graph: OpGraph,
+    prices: StepCosts,
+    family: str,
+    split: SplitCosts,
+    simulators: Mapping[str, Simulator],
+    weak: Mapping[str, Simulator],
 ) -> SplitCandidate | NotApplicable:
     traced, cluster, graph_key = split.traced, prices.cluster, batch_graph.graph_of(family)
     if graph_key not in traced.graphs:
@@ -98,23 +125,20 @@ def _split_candidate(
         within = towers.within_a_pair(graph, prices.costs, cluster)
     if isinstance(within, NotApplicable):
         return within
-    if family == MIRRORED and split.collectives is not None:
-        cluster = split.collectives.on(cluster)
-    step, weak = traced.graphs[graph_key], traced.weak[graph_key]
-    placed = _placed_split(step, family, traced.samples, cluster, within)
-    weakly = _placed_split(weak, family, traced.samples, cluster, within)
+    placed = _placed_split(traced.graphs[graph_key], family, traced.samples, cluster, within)
     if isinstance(placed, NotApplicable):
         return placed
-    assert not isinstance(weakly, NotApplicable)
-    alike = Simulator(weak.graph, split.weak_costs[graph_key], cluster)
+    weak_step_ns = None
+    if graph_key in weak:
+        weakly = _placed_split(traced.weak[graph_key], family, traced.samples, cluster, within)
+        assert not isinstance(weakly, NotApplicable)
+        weak_step_ns = weak[graph_key].step_ns(weakly)
     return SplitCandidate(
         placement=placed,
         samples=traced.samples,
         own=traced.own,
-        simulator=Simulator(
-            step.graph, split.costs[graph_key], cluster, collective_of=step.collective_of
-        ),
-        weak_step_ns=alike.step_ns(weakly),
+        simulator=simulators[graph_key],
+        weak_step_ns=weak_step_ns,
         within=within,
     )
 

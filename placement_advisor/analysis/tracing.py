@@ -160,11 +160,13 @@ def split_batch(
     bundle: Path | None,
     loader: Child,
     watcher: ProgressReporter,
+    *,
+    weak: bool = True,
 ) -> dict[tuple[str, ...], answers.TracedSplit | BatchSplitError]:
     """Split the batch of the traced model among devices, and among pairs of them, as asked for.
 
     Each split goes by the families that are of it. What is needed to run it goes into folders
-    within ``bundle``; without that, no step runs.
+    within ``bundle``; without that, no step runs. Without ``weak``, weak scaling is left out.
 
     Raises:
         AdvisorError: the ratios that were asked for give a device no sample.
@@ -183,7 +185,7 @@ def split_batch(
         watcher.working("splitting the batch", 0, 1)
         folder = None if bundle is None else bundle / families[0]
         found[families] = _split_by_families(
-            loader, families, samples, folder, options.source.time_limit_s
+            loader, families, samples, folder, options.source.time_limit_s, weak=weak
         )
     return found
 
@@ -239,25 +241,32 @@ def _split_by_families(
     samples: tuple[int, ...],
     folder: Path | None,
     time_limit_s: float,
+    *,
+    weak: bool,
 ) -> answers.TracedSplit | BatchSplitError:
     if folder is not None:
         folder.mkdir()
-    answer = split_among(loader, samples, folder, time_limit_s)
+    answer = split_among(loader, samples, folder, time_limit_s, weak=weak)
     if families == PER_PAIR and isinstance(answer, answers.TracedSplit):
-        graphs, weak = (
-            {towers.BATCH_TOWERS: replace(of[BATCH], family=towers.BATCH_TOWERS)}
+        on_pairs, weak_on_pairs = (
+            {towers.BATCH_TOWERS: replace(of[BATCH], family=towers.BATCH_TOWERS)} if of else {}
             for of in (answer.graphs, answer.weak)
         )
-        return replace(answer, graphs=graphs, weak=weak)
+        return replace(answer, graphs=on_pairs, weak=weak_on_pairs)
     return answer
 
 
 def split_among(
-    loader: Child, samples: tuple[int, ...], folder: Path | None, time_limit_s: float
+    loader: Child,
+    samples: tuple[int, ...],
+    folder: Path | None,
+    time_limit_s: float,
+    *,
+    weak: bool = True,
 ) -> answers.TracedSplit | BatchSplitError:
     """Return the traced step with so many samples for each replica, or why there is none."""
     where = None if folder is None else str(folder)
-    answer = loader.call(splitter.split_workload, samples, where, time_limit_s=time_limit_s)
+    answer = loader.call(splitter.split_workload, samples, where, weak, time_limit_s=time_limit_s)
     if isinstance(answer, calls.CallFailure):
         return BatchSplitError(f"splitting it failed: {answer.message}")
     return answer

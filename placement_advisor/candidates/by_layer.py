@@ -93,7 +93,7 @@ def place_by_layer(
     placing.place_updates()
     placing.move_to_variables()
     placing.place_rest()
-    return {op.name: placing.device_of[op.name] for op in placement.placed_ops(graph)}
+    return {op.name: placing.device_of[op.name] for op in graph.placed_ops}
 
 
 class _Placing:
@@ -142,7 +142,7 @@ class _Placing:
 
     def place_layers(self) -> None:
         """Place what is bound to a variable, then forward and backward ops with their layer."""
-        for op in placement.placed_ops(self.graph):
+        for op in self.graph.placed_ops:
             layer = self.member.layer_of.get(op.name)
             if op.role is Role.BACKWARD:
                 layer = op.layer
@@ -210,7 +210,7 @@ class _Placing:
 
     def place_rest(self) -> None:
         """Place inputs with their first reader, and other ops beside a neighbour."""
-        for op in reversed(placement.placed_ops(self.graph)):
+        for op in reversed(self.graph.placed_ops):
             if op.name in self.device_of:
                 continue
             if op.role is Role.INPUT and op.layer is not None and op.layer in self.layer_device:

@@ -28,7 +28,7 @@ from placement_advisor.candidates.by_layer import NotApplicable, listed
 from placement_advisor.candidates.references import propose_single
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.op import LOOP_KINDS, Role
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.units import counted, format_ns
@@ -92,7 +92,7 @@ def _propose(
         return NotApplicable(family, "the times of its ops are not known")
     halves = _Halves(graph, costs, cluster)
     saved_ns = move(halves)
-    moved = [op for op in placed_ops(graph) if op.name in halves.moved]
+    moved = [op for op in graph.placed_ops if op.name in halves.moved]
     if not moved:
         return NotApplicable(family, f"nothing of it takes less time on {where}")
     layers = list(dict.fromkeys(op.layer or op.name for op in moved))
@@ -121,7 +121,7 @@ class _Halves:
         self.device, self.host = device.name, host.name
         self.moved: set[str] = set()
         self._graph = graph
-        self._ops = placed_ops(graph)
+        self._ops = graph.placed_ops
         self._bound = graph.host_bound(device.kind)
         self._there, self._back = (
             cluster.link(*ends) for ends in ((device.name, host.name), (host.name, device.name))

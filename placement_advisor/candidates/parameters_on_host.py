@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.candidates.by_layer import NotApplicable, listed, place_by_layer
 from placement_advisor.graph.layer_view import data_outputs, layer_view
 from placement_advisor.graph.op import LOOKUP_KINDS, PASS_ROLES, Role
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import Placement
 from placement_advisor.units import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _with_sums_beside_tables(
 ) -> dict[str, str]:
     """Move to the host what sums up gradients of rows for the host alone."""
     found = dict(device_of)
-    for op in placed_ops(graph):
+    for op in graph.placed_ops:
         if op.kind in _ROW_SUMS and op.variable is None:
             wanted = {found[edge.consumer] for edge in data_outputs(graph, op.name)}
             if wanted == {host}:

@@ -17,7 +17,7 @@ from placement_advisor.defaults import AS_WRITTEN, BASELINE
 from placement_advisor.graph.layer_structure import depth_first
 from placement_advisor.graph.layer_view import layer_view, membership
 from placement_advisor.graph.op import Role
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import Placement
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def on_device(graph: OpGraph, device: str) -> Placement:
     return Placement(
         label=SINGLE,
         family=SINGLE,
-        device_of={op.name: device for op in placed_ops(graph)},
+        device_of={op.name: device for op in graph.placed_ops},
         rationale=f"everything on {device}",
     )
 
@@ -77,7 +77,7 @@ def on_other_kinds(
 
 def _runs_all(graph: OpGraph, place: Device) -> bool:
     """Return whether the device has a kernel for every op, or a host for those it lacks."""
-    return place.kind != "CPU" or all(place.kind in op.device_kinds for op in placed_ops(graph))
+    return place.kind != "CPU" or all(place.kind in op.device_kinds for op in graph.placed_ops)
 
 
 def _label(name: str) -> str:
@@ -142,7 +142,7 @@ def as_written(
         names[0],
         member=member,
     )
-    for op in placed_ops(graph):
+    for op in graph.placed_ops:
         if op.variable is not None:
             continue
         asked = requested_device_of.get(op.name)
@@ -207,7 +207,7 @@ def propose_alternating_ops(
     device_of: dict[str, str] = {}
     home_of: dict[str, str] = {}
     turns = 0
-    for op in placed_ops(graph):
+    for op in graph.placed_ops:
         if op.variable is not None and op.variable in home_of:
             device_of[op.name] = home_of[op.variable]
             continue

@@ -17,7 +17,7 @@ from placement_advisor.candidates.families import (
 )
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph.layer_view import layer_view
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import Placement
 from placement_advisor.simulator.schedule import shortages
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.effort import Stop
@@ -212,7 +212,7 @@ def search_step(
 
 def _check_kernels(graph: OpGraph, cluster: Cluster) -> None:
     kinds = {place.kind for place in (*cluster.devices, *cluster.hosts)}
-    for op in placed_ops(graph):
+    for op in graph.placed_ops:
         if not op.device_kinds & kinds:
             has = ", ".join(sorted(op.device_kinds)) or "nothing"
             raise PlacementError(
@@ -243,7 +243,7 @@ def _homes(graph: OpGraph, cluster: Cluster, pinned: Mapping[str, str]) -> dict[
             )
     return dict(pinned) | {
         op.name: pinned[by_variable[op.variable]]
-        for op in placed_ops(graph)
+        for op in graph.placed_ops
         if op.variable is not None and op.variable in by_variable
     }
 

@@ -15,7 +15,7 @@ from placement_advisor.graph.layer_structure import common_ancestor, towers
 from placement_advisor.graph.layer_view import data_inputs, layer_view, total_bytes
 from placement_advisor.graph.name_patterns import name_patterns
 from placement_advisor.graph.op import STANDING_ROLES, TRAINING_ROLES, Role
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import Placement
 from placement_advisor.units import counted, format_ns, format_share
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ def propose_towers_forward_only(
     first = cluster.devices[0].name
     left_behind = [
         op.name
-        for op in placed_ops(graph)
+        for op in graph.placed_ops
         if op.role in TRAINING_ROLES and op.variable is None and split.device_of[op.name] != first
     ]
     work_ns = busy_ns(graph, costs, cluster)[first]

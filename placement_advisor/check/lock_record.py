@@ -37,7 +37,7 @@ from placement_advisor.graph.digraph import strong_components
 from placement_advisor.graph.fingerprint import fingerprints, layer_fingerprints
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_work.movement import VARIABLE_READ_KINDS
-from placement_advisor.graph.placement import NO_LAYER, placed_ops
+from placement_advisor.graph.placement import NO_LAYER
 from placement_advisor.units import NS_PER_US
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def _layer_records(
     votes: defaultdict[str, defaultdict[Part, Counter[str]]] = defaultdict(
         lambda: defaultdict(Counter)
     )
-    for op in placed_ops(graph):
+    for op in graph.placed_ops:
         if op.role in PART_OF:
             device = placement.device_of[op.name]
             votes[op.layer or NO_LAYER][PART_OF[op.role]][device] += 1

@@ -26,7 +26,7 @@ from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.errors import AdvisorError, BatchSplitError, PlacementError
 from placement_advisor.graph.fingerprint import layer_fingerprints
 from placement_advisor.graph.op import Role
-from placement_advisor.graph.placement import NO_LAYER, Placement, placed_ops, read_placement_file
+from placement_advisor.graph.placement import NO_LAYER, Placement, read_placement_file
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.effort import Effort
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
@@ -236,11 +236,11 @@ def _from_file(
 
 
 def _layer_names(graph: OpGraph) -> list[str]:
-    return list(dict.fromkeys(op.layer or NO_LAYER for op in placed_ops(graph)))
+    return list(dict.fromkeys(op.layer or NO_LAYER for op in graph.placed_ops))
 
 
 def _ops_of(layers: Collection[str], graph: OpGraph) -> list[str]:
-    return [op.name for op in placed_ops(graph) if (op.layer or NO_LAYER) in layers]
+    return [op.name for op in graph.placed_ops if (op.layer or NO_LAYER) in layers]
 
 
 def _as_named_today(
@@ -269,7 +269,7 @@ def _as_named_today(
 def _with_variables(graph: OpGraph, device_of: Callable[[Op], str]) -> dict[str, str]:
     """Return the device of each op; what touches a variable runs where that is."""
     home = {op.variable: device_of(op) for op in graph.ops if op.role is Role.VARIABLE}
-    return {op.name: home.get(op.variable) or device_of(op) for op in placed_ops(graph)}
+    return {op.name: home.get(op.variable) or device_of(op) for op in graph.placed_ops}
 
 
 def _former_names(

@@ -247,7 +247,6 @@ def search(
     from placement_advisor.clock import Clock
     from placement_advisor.cost.roofline import roofline_by_place
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.graph.placement import placed_ops
     from placement_advisor.results.plans import Search
     from placement_advisor.solvers.effort import Effort
     from placement_advisor.units import NS_PER_S
@@ -260,7 +259,7 @@ def search(
         effort = Effort().units if time_limit is None else math.inf
     clock = Clock("search")
     graph = OpGraph.load(graph_file)
-    if not placed_ops(graph):
+    if not graph.placed_ops:
         raise AdvisorError(f"{graph_file}: nothing in it can be placed")
     cluster = _cluster(hardware, devices or DEVICES)
     costs = roofline_by_place(graph, cluster)

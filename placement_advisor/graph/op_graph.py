@@ -151,6 +151,11 @@ class OpGraph:
             counts[self._index[name] + 1] += 1
         return list(accumulate(counts))
 
+    @cached_property
+    def placed_ops(self) -> tuple[Op, ...]:
+        """The ops that have a device: all but constants, which are copied to their readers."""
+        return tuple(op for op in self.ops if op.role is not Role.CONSTANT)
+
     @property
     def parameter_bytes(self) -> int:
         """Bytes of all variables."""

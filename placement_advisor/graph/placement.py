@@ -24,7 +24,7 @@ from placement_advisor.files.untrusted import MisfitError, shown
 from placement_advisor.graph.fingerprint import layer_fingerprints
 from placement_advisor.graph.identities import Fingerprint, Identities, identities
 from placement_advisor.graph.name_patterns import first_names
-from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph, TracedAs
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Placement:
                 variable.
         """
         variable_device: dict[str, str] = {}
-        for op in placed_ops(graph):
+        for op in graph.placed_ops:
             device = self.device_of.get(op.name)
             if device is None:
                 raise PlacementError(f"{self.label}: op {op.name!r} has no device")
@@ -75,14 +75,14 @@ class Placement:
     def by_layer(self, graph: OpGraph) -> dict[str, str]:
         """Return the device that holds most ops of each layer (ties: first in device name)."""
         votes: dict[str, Counter[str]] = {}
-        for op in placed_ops(graph):
+        for op in graph.placed_ops:
             votes.setdefault(op.layer or NO_LAYER, Counter())[self.device_of[op.name]] += 1
         return {layer: most_voted(count) for layer, count in votes.items()}
 
     def torn_layers(self, graph: OpGraph) -> int:
         """Return how many layers have ops on several devices."""
         devices: dict[str, set[str]] = {}
-        for op in placed_ops(graph):
+        for op in graph.placed_ops:
             if op.layer:
                 devices.setdefault(op.layer, set()).add(self.device_of[op.name])
         return sum(len(each) > 1 for each in devices.values())
@@ -94,7 +94,7 @@ class Placement:
         by_layer = self.by_layer(graph)
         by_op = {
             op.name: self.device_of[op.name]
-            for op in placed_ops(graph)
+            for op in graph.placed_ops
             if self.device_of[op.name] != by_layer[op.layer or NO_LAYER]
         }
         written = like(
@@ -243,7 +243,7 @@ def read_placement(
     if unknown is not None:
         raise PlacementError(f"{path}: by_op: the graph has no op {shown(unknown)}")
     device_of: dict[str, str] = {}
-    for op in placed_ops(graph):
+    for op in graph.placed_ops:
         device = file.device_of(op)
         if device is None:
             raise PlacementError(f"{path}: by_layer: no device for layer {op.layer!r}")
@@ -301,8 +301,3 @@ def read_placement_file(path: Path) -> PlacementFile:
 def most_voted(votes: Counter[str]) -> str:
     """Return the device with most votes (ties: first in device name)."""
     return min(votes, key=lambda device: (-votes[device], device))
-
-
-def placed_ops(graph: OpGraph) -> tuple[Op, ...]:
-    """Return the ops that have a device: all but constants, which are copied to their readers."""
-    return tuple(op for op in graph.ops if op.role is not Role.CONSTANT)

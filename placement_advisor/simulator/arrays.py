@@ -18,7 +18,7 @@ import numpy as np
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.untrusted import MAX_NS
-from placement_advisor.graph.op import CONTROL_PORT, COST_FREE_ROLES, Role
+from placement_advisor.graph.op import CONTROL_PORT, COST_FREE_ROLES
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class GraphArrays:
 
     def __init__(self, graph: OpGraph) -> None:
         self.graph = graph
-        ops = tuple(op for op in graph.ops if op.role is not Role.CONSTANT)
+        ops = graph.placed_ops
         number = {op.name: i for i, op in enumerate(ops)}
         edges = [e for e in graph.edges if e.producer in number and e.consumer in number]
         producer = np.array([number[edge.producer] for edge in edges], np.int64)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from placement_advisor.graph.digraph import maximum_flows
-from placement_advisor.graph.placement import placed_ops
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ class Step:
 
     def __init__(self, graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster) -> None:
         self.graph, self.cluster = graph, cluster
-        self.ops: tuple[Op, ...] = placed_ops(graph)
+        self.ops: tuple[Op, ...] = graph.placed_ops
         self.index = {op.name: i for i, op in enumerate(self.ops)}
         self._reach_ns = {
             device.name: (cluster.remote_start_ns(device), cluster.remote_end_ns(device))

@@ -185,7 +185,7 @@ class TracedSplit:
 
     ``graphs`` go by the family of their placements, that of a mirrored step only where the shares
     are even. Those in ``weak`` have as large a batch on every device as the unsplit step has: the
-    graphs to tell weak scaling by.
+    graphs to tell weak scaling by, if that was asked for.
 
     ``samples`` are those of each replica, ``shares`` the traces by number of samples. ``own`` are
     ops of the unsplit step that compute something of a replica's own: random numbers, or statistics

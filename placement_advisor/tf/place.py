@@ -26,7 +26,7 @@ from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.batch_split.split_graph import VARIABLES, placed_on_devices
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.errors import BatchSplitError, ModelError, PlacementError
-from placement_advisor.graph.placement import Placement, placed_ops, read_placement
+from placement_advisor.graph.placement import Placement, read_placement
 from placement_advisor.tf import placed_step
 from placement_advisor.tf.load import example_batches, loaded_step
 from placement_advisor.tf.split_step import split_step
@@ -463,7 +463,7 @@ def fitting(placement: Placement | Path, live: TracedStep) -> tuple[Placement, t
     graph = live.graph
     if isinstance(placement, Placement):
         names = _numbered(set(placement.device_of.values()))
-        unknown = placement.device_of.keys() - {op.name for op in placed_ops(graph)}
+        unknown = placement.device_of.keys() - {op.name for op in graph.placed_ops}
         if unknown:
             raise PlacementError(
                 f"{placement.label}: made for another graph: this one has no op {min(unknown)!r}",

@@ -170,16 +170,22 @@ _REASON = re.compile(r"^(?:.*: |\s*)((?:\w+\.)*\w*(?:Error|Exception): .+)$", re
 class SplitStep:
     """A step whose batch is split, as an op graph and, with its state, as what can be run.
 
-    ``graphs`` and ``weak`` are those of `TracedSplit`; what can be run is that of `FAMILY`. ``own``
-    are ops that compute something of a replica's own.
+    ``graphs`` are those of `TracedSplit`; what can be run is that of `FAMILY`. ``own`` are ops that
+    compute something of a replica's own.
     """
 
     graphs: Mapping[str, batch_graph.SplitGraph]
-    weak: Mapping[str, batch_graph.SplitGraph]
     wiring: batch_graph.Wiring
     whole: tracer.TracedStep
     shares: tuple[tracer.TracedStep, ...]
     own: tuple[str, ...]
+
+    def weak(self) -> dict[str, batch_graph.SplitGraph]:
+        """Return the graphs, by family as ``graphs``, with the whole batch for every replica."""
+        count = len(self.shares)
+        alike = replace(self.wiring, shares=(self.whole.loaded.batch_size or 0,) * count)
+        graphs = _graphs(self.whole, [self.whole.graph] * count, alike)
+        return {family: graphs[family] for family in self.graphs}
 
     def graph_def(self) -> Any:
         """Return the split step as a GraphDef."""
@@ -346,23 +352,23 @@ def split_step(whole: tracer.TracedStep, shares: Sequence[int], *, run: bool = T
         BatchSplitError: the batch cannot be split, or not so.
     """
     wiring, parts, own = _wired(whole, shares, run=run)
-    traced = [part.graph for part in parts]
-    alike = replace(wiring, shares=(whole.loaded.batch_size or 0,) * len(parts))
-    ends = _ends(whole)
-    wholes = [whole.graph] * len(parts)
-    graphs = {batch_graph.FAMILY: batch_graph.split_graph(whole.graph, traced, wiring, *ends)}
-    weak = {batch_graph.FAMILY: batch_graph.split_graph(whole.graph, wholes, alike, *ends)}
-    if len(set(shares)) == 1:
-        graphs[MIRRORED] = mirrored_graph(whole.graph, traced, wiring, *ends)
-        weak[MIRRORED] = mirrored_graph(whole.graph, wholes, alike, *ends)
     return SplitStep(
-        graphs=graphs,
-        weak=weak,
+        graphs=_graphs(whole, [part.graph for part in parts], wiring),
         wiring=wiring,
         whole=whole,
         shares=tuple(parts),
         own=own,
     )
+
+
+def _graphs(
+    whole: tracer.TracedStep, shares: Sequence[OpGraph], wiring: batch_graph.Wiring
+) -> dict[str, batch_graph.SplitGraph]:
+    ends = _ends(whole)
+    graphs = {batch_graph.FAMILY: batch_graph.split_graph(whole.graph, shares, wiring, *ends)}
+    if len(set(wiring.shares)) == 1:
+        graphs[MIRRORED] = mirrored_graph(whole.graph, shares, wiring, *ends)
+    return graphs
 
 
 def _wired(
@@ -439,18 +445,18 @@ def _answered(split: Callable[P, R]) -> Callable[P, R | BatchSplitError]:
 
 
 @_answered
-def split_workload(samples: tuple[int, ...], folder: str | None) -> TracedSplit:
+def split_workload(samples: tuple[int, ...], folder: str | None, weak: bool = True) -> TracedSplit:
     """Split the batch of the traced workload of this process, or say why that cannot be done.
 
     Bundles of the split step and of each share go into ``folder``, as `SPLIT` and `share_folder`.
-    Without one no step runs.
+    Without one no step runs. Weak scaling is left out unless ``weak``.
     """
     step = split_step(tracer.traced_step(), samples, run=folder is not None)
     if folder is not None:
         _save(step.bundle(), Path(folder) / split_plan.SPLIT)
     return TracedSplit(
         graphs=step.graphs,
-        weak=step.weak,
+        weak=step.weak() if weak else {},
         samples=samples,
         shares={share.loaded.batch_size or 0: _share(share, folder) for share in step.shares},
         own=step.own,

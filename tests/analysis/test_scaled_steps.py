@@ -30,7 +30,6 @@ from placement_advisor.cost.collectives import ALL_DEVICES, between_hosts, ring_
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.devices import Sharing
 from placement_advisor.machine.hierarchy import NcclProtocol, Ring, read_machine
 from placement_advisor.machine.presets import read_hardware
@@ -109,7 +108,7 @@ def test_variables_of_each_host_get_gradients_of_all(family):
     found = step_of(traces, family, host, rings, on_hosts=True)
     collectives = found.place == found.places.index(ALL_DEVICES)
     proposed = DataParallelSteps(traces).propose_on_hosts(family, host.devices, ALL_DEVICES)
-    names = [op.name for op in placed_ops(proposed.split.graph)]
+    names = [op.name for op in proposed.split.graph.placed_ops]
     assert sorted(names[op] for op in found.op[collectives]) == [
         "between_hosts/replicas/gradient 2/merged_0",
         "between_hosts/replicas/gradient/merged_0",

@@ -53,7 +53,7 @@ from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_patterns import with_fusions
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Sharing
 from placement_advisor.machine.presets import hardware_figures, read_hardware
 from placement_advisor.processes.calls import CallFailure
@@ -569,7 +569,7 @@ def _unsplit(graph: OpGraph, cluster: Cluster, *, is_on_host: bool) -> DataParal
     device = cluster.devices[0]
     host = device.host if is_on_host else None
     device_of = {
-        op.name: host if host and _is_of_variables(op) else device.name for op in placed_ops(graph)
+        op.name: host if host and _is_of_variables(op) else device.name for op in graph.placed_ops
     }
     placement = Placement(label="one", family="one", device_of=device_of, rationale="")
     return DataParallel(SplitGraph(graph=graph, replica_of={}, source={}), placement)

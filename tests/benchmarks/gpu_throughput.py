@@ -22,7 +22,7 @@ from gpu_scaling import traced
 
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostBasis
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.units import NS_PER_S
@@ -71,7 +71,7 @@ def placed(graph, there, *, on_host):
     """Return the placement of all ops on the GPU, or of all but variables and their updates."""
     gpu, host = there.devices[0].name, there.hosts[0].name
     device_of = {
-        op.name: host if on_host and op.variable is not None else gpu for op in placed_ops(graph)
+        op.name: host if on_host and op.variable is not None else gpu for op in graph.placed_ops
     }
     return Placement(label="published", family="published", device_of=device_of, rationale="")
 

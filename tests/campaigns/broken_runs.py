@@ -22,7 +22,6 @@ from verified_steps import BATCH, OPTIMIZERS, STEPS, model_file
 from placement_advisor.candidates.batch_split.split_graph import FAMILY
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import Role
-from placement_advisor.graph.placement import placed_ops
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.testbed.testbed import STEP
 from placement_advisor.tf import placed_step
@@ -110,7 +109,7 @@ class _Steps:
             (self.folder / name).mkdir(exist_ok=True)
             bundle.save(self.folder / name)
             self.open_program(name)
-        alone = dict.fromkeys((op.name for op in placed_ops(self.whole.graph)), "cpu:0")
+        alone = dict.fromkeys((op.name for op in self.whole.graph.placed_ops), "cpu:0")
         _must(runner.prepare("single", alone, STEP))
         _must(runner.verify("single", _STEPS))
 
@@ -222,7 +221,7 @@ def _must(answer):
 def _at_random(graph, draw):
     """Return a device for each op; those of a variable stand together."""
     home = {}
-    drawn = ((op, draw.choice(sorted(_PLACES))) for op in placed_ops(graph))
+    drawn = ((op, draw.choice(sorted(_PLACES))) for op in graph.placed_ops)
     return {op.name: home.setdefault(op.variable or op.name, place) for op, place in drawn}
 
 
@@ -230,7 +229,7 @@ def _by_replica(graph, _):
     """Return the first device for what is shared and the first replica, else the second."""
     return {
         op.name: "cpu:1" if op.name.startswith("replica_1/") and not op.variable else "cpu:0"
-        for op in placed_ops(graph)
+        for op in graph.placed_ops
     }
 
 

@@ -34,7 +34,7 @@ from placement_advisor.cost.table import CostTable
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Device
 
 HOST = Device(name="CPU:0", kind="CPU")
@@ -169,7 +169,7 @@ def test_single_puts_every_op_on_the_first_device():
     cluster = cluster_of("d0", "d1")
     placement = propose_single(graph, costs.everywhere(cluster), cluster)
     assert placement == on_device(graph, "d0")
-    assert placement.device_of == {op.name: "d0" for op in placed_ops(graph)}
+    assert placement.device_of == {op.name: "d0" for op in graph.placed_ops}
     assert placement.rationale == "everything on d0"
 
 
@@ -185,7 +185,7 @@ def test_another_kind_of_device_is_a_single_of_its_own():
     assert [placement.label for placement in found] == ["single-gpu-1", "single-cpu"]
     assert set(found[0].device_of.values()) == {"GPU:1"}
     graph, _ = training_step([Call(name="a", feeds=("in:x",))])
-    first, *rest = placed_ops(graph)
+    first, *rest = graph.placed_ops
     made = OpGraph([first._replace(device_kinds=frozenset({"GPU"})), *rest], [])
     assert others(cluster_of(GPU, hosts=[SINGLE_HOST]), made) == ()
 

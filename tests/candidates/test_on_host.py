@@ -9,7 +9,7 @@ from placement_advisor.candidates.on_host import propose_loops, propose_tail
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostTable
 from placement_advisor.graph.op import Edge, Inside, Op, Role
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Device
 from placement_advisor.machine.presets import read_hardware
 
@@ -217,7 +217,7 @@ def total_ns(graph, times_ns, there):
         for e in graph.edges
         if (e.producer in there) != (e.consumer in there)
     }
-    ops_ns = sum(times_ns[op.name][op.name in there] for op in placed_ops(graph))
+    ops_ns = sum(times_ns[op.name][op.name in there] for op in graph.placed_ops)
     return ops_ns + sum(10 + size for size in crossing.values())
 
 

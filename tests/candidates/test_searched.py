@@ -11,7 +11,7 @@ from placement_advisor.candidates.searched import propose_searched, search_step
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Sharing
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.effort import Effort
@@ -197,9 +197,9 @@ def test_a_pinned_variable_takes_its_ops_along_whether_or_not_it_is_named_twice(
 def test_any_one_op_can_be_pinned_anywhere(step, data):
     unnamed = (o._replace(variable=None) if o.role is Role.VARIABLE else o for o in step.graph.ops)
     graph = OpGraph(unnamed, step.graph.edges)
-    if not placed_ops(graph):
+    if not graph.placed_ops:
         return
-    pinned = data.draw(st.sampled_from([o.name for o in placed_ops(graph)]))
+    pinned = data.draw(st.sampled_from([o.name for o in graph.placed_ops]))
     where = data.draw(st.sampled_from(step.cluster.place_names()))
     found = search_step(graph, step.all_costs(), step.cluster, Effort(units=0.01), {pinned: where})
     placement = place(found.placement.device_of)

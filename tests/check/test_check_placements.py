@@ -19,7 +19,6 @@ from placement_advisor.graph.fingerprint import layer_fingerprints
 from placement_advisor.graph.identities import identities
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.cluster_file import load_cluster
 from placement_advisor.machine.presets import read_hardware
 
@@ -268,7 +267,7 @@ def test_rules_and_searches_are_free(project, configured, freedom):
 def test_any_hardware_has_a_place_for_a_step_and_for_none(project, configured, hardware):
     for graph in (MODEL, OpGraph([], [])):
         found = project.lay_out(graph, configured, hardware=hardware, asked={})
-        assert len(found.placement.device_of) == len(placed_ops(graph))
+        assert len(found.placement.device_of) == len(graph.placed_ops)
 
 
 def test_as_written_needs_the_scopes_and_as_many_devices(project):

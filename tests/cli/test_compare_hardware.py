@@ -259,3 +259,26 @@ def test_the_verdict_is_that_of_analyze_on_the_same_machine(advisor, as_users_do
     assert row["speedup"] == {
         "simulated": 1 / ratio["ratio"], "low": 1 / ratio["high"], "high": 1 / ratio["low"],
     }  # fmt: skip
+
+
+# Much to compute with few variables, one layer after the other.
+CHAIN = """
+import keras
+import tensorflow as tf
+
+layers = [keras.layers.Conv2D(128, 3) for _ in range(8)]
+model = keras.Sequential([keras.Input((56, 56, 3), 64), *layers, keras.layers.GlobalMaxPool2D()])
+model.compile("sgd", "mse")
+dataset = tf.data.Dataset.from_tensors((tf.zeros((64, 56, 56, 3)), tf.zeros((64, 128))))
+"""
+
+
+def test_nothing_is_searched_for_that_could_not_win(advisor, tmp_path, monkeypatch):
+    path = tmp_path / "chain.py"
+    path.write_text(CHAIN)
+    ((machine, analysis),) = both_answers(advisor, path, ["2xV100-NVLink"], tmp_path, *BRIEF)
+    monkeypatch.delattr(compare_hardware.searched, "propose_searched")
+    ran = advisor("compare-hardware", str(path), "2xV100-NVLink", "--json", "-q")
+    assert told(ran, "scaling")["machines"] == [machine]
+    (split,) = (row for row in machine["best"] if row["scaling"] == "strong")
+    assert split["step_ns"] <= analysis["bound"]["split_ns"]

@@ -11,7 +11,7 @@ from layer_models import model
 from placement_advisor.graph.exchange import GraphFormat, graph_text
 from placement_advisor.graph.graph_summary import summarize
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import Placement
 from placement_advisor.report.steps import render_graph
 
 GRAPH = model("in1 -> a", "in2 -> b", "a b -> dot")
@@ -25,7 +25,7 @@ def here(tmp_path, monkeypatch):
     Placement(
         label="towers",
         family="towers",
-        device_of={op.name: "worker:0" for op in placed_ops(GRAPH)},
+        device_of={op.name: "worker:0" for op in GRAPH.placed_ops},
         rationale="by hand",
     ).save(folder / "towers.json", GRAPH, ("worker:0", "worker:1"))
     monkeypatch.chdir(folder)

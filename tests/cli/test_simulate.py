@@ -6,7 +6,7 @@ from command_runs import LAUNCH
 from layer_models import model
 
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import Placement
 
 GRAPH = OpGraph(
     [
@@ -23,7 +23,7 @@ def save_placement(path, *devices):
     Placement(
         label="towers",
         family="towers",
-        device_of={op.name: devices[-1 if op.name == "b" else 0] for op in placed_ops(GRAPH)},
+        device_of={op.name: devices[-1 if op.name == "b" else 0] for op in GRAPH.placed_ops},
         rationale="by hand",
     ).save(path, GRAPH, devices)
 

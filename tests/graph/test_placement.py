@@ -9,7 +9,7 @@ from placement_advisor.errors import PlacementError
 from placement_advisor.graph.identities import identities
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph, TracedAs
-from placement_advisor.graph.placement import Placement, placed_ops, read_placement
+from placement_advisor.graph.placement import Placement, read_placement
 
 DEVICES = ("worker:0", "worker:1")
 
@@ -19,7 +19,7 @@ def graph_with_layers(*layers):
 
 
 def place(graph, *devices):
-    names = [op.name for op in placed_ops(graph)]
+    names = [op.name for op in graph.placed_ops]
     return Placement(
         label="towers",
         family="towers",
@@ -43,7 +43,7 @@ def test_a_placement_that_does_not_fit_is_refused():
     graph = variable_graph()
     place(graph, 1, 1, 0).check(graph, DEVICES)
     graph = OpGraph([Op("c", "Const", Role.CONSTANT)], [])
-    assert placed_ops(graph) == ()
+    assert graph.placed_ops == ()
     place(graph).check(graph, DEVICES)
     graph = graph_with_layers("a", "b")
     placement = replace(place(graph, 0, 1), device_of={"op0": "worker:0"})
@@ -234,7 +234,7 @@ TWICE = {"number": 0, "made_of": "a" * 16, "ops": {}}
 
 
 def placement_document(graph):
-    return place(graph, *(0 for _ in placed_ops(graph))).as_json(graph, DEVICES)
+    return place(graph, *(0 for _ in graph.placed_ops)).as_json(graph, DEVICES)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from real_runs import needs_workers
 
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import placed_ops
 
 _BATCH = 4
 _FLOAT_BYTES = 4
@@ -84,7 +83,7 @@ def test_sizes_layers_and_devices_are_known_also_of_a_graph_that_is_loaded_back(
     loaded = OpGraph.load(tmp_path / "graph.json.gz")
     assert (loaded, loaded.fingerprint) == (graph, graph.fingerprint)
     assert graph.edge_bytes_known_share >= 0.99
-    placed = placed_ops(graph)
+    placed = graph.placed_ops
     assert sum(op.layer is not None for op in placed) / len(placed) >= 0.98
     assert [op.name for op in graph.ops if not op.device_kinds] == []
     # Networks of nothing but numbers: a GPU has a kernel for every op.

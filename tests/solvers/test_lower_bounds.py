@@ -24,7 +24,6 @@ from small_steps import fastest, small_step
 
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.devices import CopyWork, Device
 from placement_advisor.simulator.sensitivity import CostUncertainty, Sensitivity
 from placement_advisor.solvers.lower_bounds import (
@@ -263,7 +262,7 @@ def test_costs_may_also_be_right():
 
 
 def everywhere(step):
-    names = [each.name for each in placed_ops(step.graph)]
+    names = [each.name for each in step.graph.placed_ops]
     devices = step.cluster.device_names()
     return [
         place(dict(zip(names, chosen, strict=True)))
@@ -275,7 +274,7 @@ def everywhere(step):
 @cases(60)
 @given(placed_steps(hosts=True))
 def test_no_split_is_below_it_however_wrong_costs_are_within_the_doubt(step):
-    assume(2 <= len(placed_ops(step.graph)) <= 5)
+    assume(2 <= len(step.graph.placed_ops) <= 5)
     wrong = CostUncertainty(copies=2.0, launches=1.5, ops=1.1, may_hide_launches=True)
     known = sensitivity(step, wrong)
     limit = least_ratio_if_wrong(step.graph, step.all_costs(), known)

@@ -18,7 +18,7 @@ from traced_models import at_random
 import placement_advisor
 from placement_advisor.analysis.instructions import how_to_split
 from placement_advisor.graph.op import Role
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import Placement
 from placement_advisor.tf.place import live_step, short_name
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def built_again(seed: int, folder: str, parallel: bool) -> dict[str, Any]:
     path = Path(folder) / "placement.json"
     by_layer = _by_layer(graph, seed)
     device_of = dict(by_layer.device_of)
-    apart = [op for op in placed_ops(graph) if op.variable is None][::7]
+    apart = [op for op in graph.placed_ops if op.variable is None][::7]
     device_of |= {op.name: WORKERS[number % 2] for number, op in enumerate(apart)}
     replace(by_layer, device_of=device_of).save(path, graph, WORKERS)
     again = live_step(live.step, live.batches[0]).graph
@@ -119,8 +119,8 @@ def built_again(seed: int, folder: str, parallel: bool) -> dict[str, Any]:
     return {
         "same names": set(device_of) == set(placement.device_of),
         # Ops stand in the order in which they were made, whatever they are called.
-        "written": [device_of[op.name] for op in placed_ops(graph)],
-        "read": [placement.device_of[op.name] for op in placed_ops(again)],
+        "written": [device_of[op.name] for op in graph.placed_ops],
+        "read": [placement.device_of[op.name] for op in again.placed_ops],
         "expected": expected,
         "losses": [float(_loss(result)) for result in (first_loss, *rest)],
         "plan": {op: at.replace("worker", "CPU") for op, at in placement.device_of.items()},
@@ -282,7 +282,7 @@ def _by_layer(graph: OpGraph, seed: int) -> Placement:
     device = {layer: choose.choice(WORKERS) for layer in graph.layers()}
     home: dict[str, str] = {}
     device_of = {}
-    for op in placed_ops(graph):
+    for op in graph.placed_ops:
         here = device.get(op.layer or "", WORKERS[0])
         device_of[op.name] = home.setdefault(op.variable, here) if op.variable else here
     return Placement(label="by layer", family="random", device_of=device_of, rationale="")

@@ -10,7 +10,6 @@ from recorded_profiles import crossing
 from traced_models import trace
 
 from placement_advisor.errors import TestbedError
-from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.machine.this_machine import core_slots, gpu_slots
 from placement_advisor.processes.calls import CallFailure, FailureCause, RemoteModule
@@ -46,7 +45,7 @@ def call(child, model):
 
 
 def _everything_on(model, device):
-    return {op.name: device for op in placed_ops(model.graph)}
+    return {op.name: device for op in model.graph.placed_ops}
 
 
 def test_steps_are_timed_one_by_one_and_results_start_from_the_initial_state(call, model, child):
@@ -337,7 +336,7 @@ def test_a_candidate_that_waits_for_ever_ends_at_its_limit(waiting, tmp_path, mo
         device = testbed.plan.devices[0].name
         begun = time.monotonic()
         answer = testbed.prepare(
-            "single", {op.name: device for op in placed_ops(waiting.graph)}, STEP
+            "single", {op.name: device for op in waiting.graph.placed_ops}, STEP
         )
         assert isinstance(answer, CallFailure)
         assert (answer.cause, answer.message) == (FailureCause.TIMED_OUT, _SAID)

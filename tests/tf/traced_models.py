@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph.op import Role
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import Placement
 from placement_advisor.measurement.verification import StepResults
 from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.processes.children import Child
@@ -79,7 +79,7 @@ def at_random(graph: OpGraph, devices: Sequence[str], seed: int) -> Placement:
     choose = random.Random(seed)
     home: dict[str, str] = {}
     device_of = {}
-    for op in placed_ops(graph):
+    for op in graph.placed_ops:
         device = choose.choice(devices)
         device_of[op.name] = home.setdefault(op.variable, device) if op.variable else device
     return Placement(

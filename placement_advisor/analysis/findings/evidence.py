@@ -38,7 +38,6 @@ from placement_advisor.candidates.references import as_written
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.graph.op import Role
-from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.measurement import measurement as measurements
 from placement_advisor.simulator.schedule import shortages
@@ -433,14 +432,14 @@ def with_variables(graph: OpGraph, ops: Iterable[str], device: str) -> dict[str,
     variables = {graph.op(name).variable for name in going} - {None}
     return {
         op.name: device
-        for op in placed_ops(graph)
+        for op in graph.placed_ops
         if op.name in going or (op.variable is not None and op.variable in variables)
     }
 
 
 def layer_ops(graph: OpGraph, layer: str) -> list[str]:
     """Return the ops of a layer: forward, backward, variables and updates."""
-    return [op.name for op in placed_ops(graph) if op.layer == layer]
+    return [op.name for op in graph.placed_ops if op.layer == layer]
 
 
 def layer_moves(evidence: Evidence, split: Split, source: str, target: str) -> Iterator[SplitMove]:

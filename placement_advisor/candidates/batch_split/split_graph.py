@@ -16,7 +16,7 @@ from placement_advisor.candidates.batch_split.plan import SplitPlan
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.graph.op import CONTROL_PORT, LOOKUP_KINDS, Edge, Op, Role, WorkBasis
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -296,7 +296,7 @@ class SplitGraph:
                 return devices[replica]
             return shared[self._home(op)] if isinstance(shared, Mapping) else shared or devices[0]
 
-        device_of = {op.name: place_of(op) for op in placed_ops(self.graph)}
+        device_of = {op.name: place_of(op) for op in self.graph.placed_ops}
         return Placement(label=label, family=self.family, device_of=device_of, rationale=rationale)
 
     def laid_out(
@@ -310,7 +310,7 @@ class SplitGraph:
         """
         inner: dict[str, str] = {}
         device_of: dict[str, str] = {}
-        for op in placed_ops(self.graph):
+        for op in self.graph.placed_ops:
             name = self._home(op)
             if name in self.source:
                 inner[op.name] = within.device_of[self.source[name][1]]

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.errors import BatchSplitError, ModelError, PlacementError
-from placement_advisor.graph.placement import placed_ops, read_placement
+from placement_advisor.graph.placement import read_placement
 from placement_advisor.tf import place, placed_step
 from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.load.session_step import ancestors, with_config
@@ -96,7 +96,7 @@ class LiveSplit:
                 "another training"
             )
         first = next(iter(self.placement.device_of.values()))
-        alone = dict.fromkeys((op.name for op in placed_ops(live.graph)), first)
+        alone = dict.fromkeys((op.name for op in live.graph.placed_ops), first)
         try:
             found = self._compared(bundle, whole, alone)
         except (tf.errors.OpError, ValueError) as error:

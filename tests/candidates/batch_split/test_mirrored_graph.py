@@ -18,7 +18,6 @@ from placement_advisor.candidates.batch_split.split_graph import Merge, Wiring
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import placed_ops
 from placement_advisor.simulator.memory import peak_memory
 from placement_advisor.simulator.simulator import Simulator
 
@@ -102,7 +101,7 @@ def test_a_replica_keeps_its_own_gradients_until_it_has_the_sums_and_holds_them_
     assert graph.op("replica_0/all_reduce/done").bytes_accessed == 16 + 16
     cluster = assumed_cluster(2)
     names = cluster.device_names()
-    costs = price({op.name: 10 for op in placed_ops(graph)})
+    costs = price({op.name: 10 for op in graph.placed_ops})
     simulator = Simulator(graph, costs.everywhere(cluster), cluster)
     schedule = simulator.schedule(found.placed(names, label="mirrored", rationale=""))
     peaks = peak_memory(graph, schedule.runs, schedule.transfers, names)

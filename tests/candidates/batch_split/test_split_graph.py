@@ -22,7 +22,6 @@ from placement_advisor.candidates.batch_split.split_graph import (
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.graph.op import Edge, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.devices import Device
 
 
@@ -109,7 +108,7 @@ def test_rows_are_looked_up_beside_the_table_though_its_whole_value_is_read():
 
 def test_each_replica_is_laid_out_on_a_group_as_the_unsplit_step_is():
     found = split(2, 2)
-    names = [each.name for each in placed_ops(training(4))]
+    names = [each.name for each in training(4).placed_ops]
     within = place({name: "q" if name in ("product", "gradient") else "p" for name in names})
     placement = found.laid_out(within, GROUPS, label="even", rationale="why")
     placement.check(found.graph, ("a", "b", "c", "d"))

@@ -9,7 +9,6 @@ from placement_advisor.graph.fingerprint import fingerprints, layer_fingerprints
 from placement_advisor.graph.identities import numbering
 from placement_advisor.graph.op import CONTROL_PORT, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import placed_ops
 
 CHAIN = chain("a", "b", "c", "d")
 HERE = dict.fromkeys("abcd", "GPU:0")
@@ -124,7 +123,7 @@ def test_names_and_order_do_not_count(graph, shuffle):
     assert fingerprint(other) == fingerprint(graph)
     layers = layer_fingerprints(graph).values()
     assert sorted(layer_fingerprints(other).values()) == sorted(layers)
-    device_of = {each.name: f"GPU:{shuffle.randrange(3)}" for each in placed_ops(graph)}
+    device_of = {each.name: f"GPU:{shuffle.randrange(3)}" for each in graph.placed_ops}
     places = ["GPU:0", "GPU:1", "GPU:2"]
     trade = dict(zip(places, shuffle.sample(places, 3), strict=True))
     traded = {name[op_name]: trade[device] for op_name, device in device_of.items()}
@@ -161,7 +160,7 @@ def test_an_edge_more_or_less_counts(graph, data):
 
 @given(graphs(), st.data())
 def test_a_move_to_a_device_of_its_own_counts(graph, data):
-    ops = placed_ops(graph)
+    ops = graph.placed_ops
     assume(len(ops) > 1)
     moved = data.draw(st.sampled_from(ops)).name
     together = {each.name: "a" for each in ops}
@@ -169,7 +168,7 @@ def test_a_move_to_a_device_of_its_own_counts(graph, data):
 
 
 def _kept(graph):
-    return {each.name for each in placed_ops(graph)}
+    return {each.name for each in graph.placed_ops}
 
 
 def called(graph, names, shuffle):
@@ -241,7 +240,7 @@ def _described(graph):
     found = numbering(graph)
     own = [
         (found.ops[each.name], each.kind, found.layers[each.layer or None])
-        for each in placed_ops(graph)
+        for each in graph.placed_ops
     ]
     edges = [
         (found.ops[each.producer], found.ops[each.consumer], each.port, str(each.size_bytes))
