@@ -47,14 +47,14 @@ from placement_advisor.units import NS_PER_S, counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from placement_advisor.analysis.analysis_result import Candidate, UncertainBound
+    from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.analysis.predictions import Predictions
-    from placement_advisor.analysis.step_costs import AllCosts
     from placement_advisor.candidates.batch_split.split_graph import SplitTraces
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.hierarchy import Machine, Ring
+    from placement_advisor.solvers.effort import Effort
     from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.answers import TracedSplit
     from placement_advisor.tf.load.model_source import ModelSource
@@ -553,8 +553,18 @@ def with_answer(
     target: target_costs.TargetHardware,
 ) -> machine_scaling.MachineScaling:
     """Add what `advisor analyze` answers on some devices, in place of what it did on fewer."""
-    cluster, all_costs = target.cluster, assume_costs(request, target)
-    predictions, bound = _predictions(request, all_costs)
+    options, cluster, own = request.options, target.cluster, request.traced.requested_device_of
+    others = [family for family in options.families if family != SEARCHED]
+    all_costs = assume_costs(request, target)
+    proposals = propose_all(
+        request.graph, all_costs, others, options.effort, requested_device_of=own
+    )
+    predictions = predict(proposals)
+    bound = bound_of(predictions)
+    fitting = (p.schedule.step_ns for p in predictions.predicted.values() if p.too_large is None)
+    # Nothing is searched for where no placement takes less than one that is known.
+    if bound.split_ns < min(fitting, default=math.inf):
+        predictions = _with_searched(predictions, options.effort)
     candidates = candidates_of(predictions, RunResults())
     answer = answer_of(request, predictions, RunResults(), candidates, bound)
     split = next((c for c in candidates if c.name == answer.candidate), None)
@@ -568,37 +578,16 @@ def with_answer(
     return replace(found, rows=(*found.rows, *rows), answer=answer.answer, verdict=answer.verdict)
 
 
-def _predictions(
-    request: AnalysisRequest, all_costs: AllCosts
-) -> tuple[Predictions, UncertainBound]:
-    """Simulate all candidates, and say what no placement can beat.
-
-    Nothing is searched for where that is no less than what another candidate takes.
-    """
-    options, own = request.options, request.traced.requested_device_of
-    others = [family for family in options.families if family != SEARCHED]
-    proposals = propose_all(
-        request.graph, all_costs, others, options.effort, requested_device_of=own
-    )
-    predictions = predict(proposals)
-    bound = bound_of(predictions)
-    fitting = (p.schedule.step_ns for p in predictions.predicted.values() if p.too_large is None)
-    if bound.split_ns >= min(fitting, default=math.inf):
-        return predictions, bound
+def _with_searched(predictions: Predictions, effort: Effort) -> Predictions:
+    proposals = predictions.proposals
     found = searched.propose_searched(
-        {
-            label: answer
-            for label, answer in proposals.answers.items()
-            if label not in families.SPLITS
-        },
+        {name: each for name, each in proposals.answers.items() if name not in proposals.splits},
         proposals.prices.costs,
         proposals.simulator,
-        options.effort,
+        effort,
         dearer=proposals.prices.doubt.copies,
     )
-    if isinstance(found, NotApplicable):
-        return predictions, bound
-    return with_candidate(predictions, found), bound
+    return predictions if isinstance(found, NotApplicable) else with_candidate(predictions, found)
 
 
 def _scaled_step(

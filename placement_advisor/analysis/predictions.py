@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.analysis.step_costs import AllCosts, SplitCosts
     from placement_advisor.analysis.target_costs import StepCosts
-    from placement_advisor.cost.table import CostSource, CostTable
+    from placement_advisor.cost.table import CostSource
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
@@ -80,28 +80,22 @@ def split_candidates(
     """Return the candidate of each family that a split of the batch is of."""
     if isinstance(split, errors.BatchSplitError):
         return {name: NotApplicable(family=name, reason=split.message) for name in families}
-    simulators = _split_simulators(split.traced.graphs, split.costs, split, prices.cluster)
-    weak = _split_simulators(split.traced.weak, split.weak_costs, split, prices.cluster)
+    traced, timed = split.traced, split.collectives
+    clusters = {} if timed is None else {MIRRORED: timed.on(prices.cluster)}
+    simulators, weak = (
+        {
+            name: Simulator(
+                step.graph,
+                costs[name],
+                clusters.get(name, prices.cluster),
+                collective_of=step.collective_of,
+            )
+            for name, step in graphs.items()
+        }
+        for graphs, costs in ((traced.graphs, split.costs), (traced.weak, split.weak_costs))
+    )
     return {
         name: _split_candidate(graph, prices, name, split, simulators, weak) for name in families
-    }
-
-
-def _split_simulators(
-    graphs: Mapping[str, batch_graph.SplitGraph],
-    costs: Mapping[str, Mapping[str, CostTable]],
-    split: SplitCosts,
-    cluster: Cluster,
-) -> dict[str, Simulator]:
-    timed = cluster if split.collectives is None else split.collectives.on(cluster)
-    return {
-        name: Simulator(
-            step.graph,
-            costs[name],
-            timed if name == MIRRORED else cluster,
-            collective_of=step.collective_of,
-        )
-        for name, step in graphs.items()
     }
 
 

@@ -248,11 +248,11 @@ def _split_by_families(
         folder.mkdir()
     answer = split_among(loader, samples, folder, time_limit_s, weak=weak)
     if families == PER_PAIR and isinstance(answer, answers.TracedSplit):
-        on_pairs, weak_on_pairs = (
+        graphs, weak_graphs = (
             {towers.BATCH_TOWERS: replace(of[BATCH], family=towers.BATCH_TOWERS)} if of else {}
             for of in (answer.graphs, answer.weak)
         )
-        return replace(answer, graphs=on_pairs, weak=weak_on_pairs)
+        return replace(answer, graphs=graphs, weak=weak_graphs)
     return answer
 
 

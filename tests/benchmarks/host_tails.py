@@ -13,6 +13,9 @@ many times as long a step takes as one with its end on the host. The card of `mo
 named, and was of a PC of early 2018; of a Jetson TX2 no card here is an image, the least of its
 generation is a P4.
 
+Last, what of that a longer wait of the host for numbers of the GPU would explain: the same with
+latencies between them twice and four times as long.
+
 Samples are placed on a V100 and its host; printed is each family that has a placement for one.
 """
 
@@ -76,6 +79,14 @@ def main():
             )
             off = max(published / found, found / published)
             print(f"| {name} | {placement} | {published:.2f} | {found:.2f} | {off:.2f} |")
+    print("| latencies | card, PC | over GPU alone | over CPU alone |")
+    for times in (1, 2, 4):
+        for card in CARDS:
+            machine = with_pc(read_hardware(card))
+            links = (replace(link, latency_ns=times * link.latency_ns) for link in machine.links)
+            step_ms = predicted_ms(detector, replace(machine, links=tuple(links)))
+            gains = [step_ms[name] / step_ms[on_host.TAIL] for name in ("single", "single-cpu")]
+            print(f"| {times}x | {card} | {gains[0]:.2f} | {gains[1]:.2f} |")
     for path in sorted(SAMPLES.glob("*.py")):
         for mode in ("train", "infer"):
             _print_sample(path, mode)
