@@ -13,7 +13,7 @@ from placement_advisor.files.contract import json_text
 from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.report.pictures.layer_layout import layer_map
-from placement_advisor.report.tensorboard.tab import Overview
+from placement_advisor.report.tensorboard.tab_data import Overview
 
 # Whoever opens a pipe without care waits for ever.
 LIMIT_S = 120

@@ -19,7 +19,7 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.measurement.measurement import Interval
 from placement_advisor.report.html_file import report_html
 from placement_advisor.report.pictures.layer_layout import layer_map
-from placement_advisor.report.tensorboard.tab import (
+from placement_advisor.report.tensorboard.tab_data import (
     Candidate,
     Details,
     Overview,
