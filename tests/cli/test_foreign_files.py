@@ -30,9 +30,7 @@ OF_SAMPLE = json_text(Overview.of(sample(), layer_map(OpGraph((), ()))))
 READS = {
     "graph": "graph {file}.graph.json.gz",
     "placement-of-graph": f"graph {GRAPH} --placement {{file}}.json --format mermaid",
-    "simulate": "simulate {file}.graph.json.gz --placement p.json",
-    "placement": f"simulate {GRAPH} --placement {{file}}.json",
-    "cluster": f"simulate {GRAPH} --placement p.json --hardware {{file}}.toml",
+    "cluster": f"search {GRAPH} --hardware {{file}}.toml",
     "search": "search {file}.json",
     "settings": "check --config {file}.toml",
     "lock": "check --graphs-only --config lock/pyproject.toml",

@@ -134,7 +134,7 @@ def test_a_finding_has_its_place_and_its_page_and_an_empty_profile_says_so():
 
 
 def test_what_is_not_known_or_not_measured_is_none_or_left_out():
-    split = replace(sample().candidates[1], predicted=towers().schedule, measured=None)
+    split = replace(sample().candidates[1], predicted=towers(), measured=None)
     assert Candidate.of(split, DEVICES).figures[1][0].endswith(", ≥ 3.20 kB")
     shown = details(split, ("GPU:0", "GPU:1"))
     assert [(name, size) for name, _, size, _ in table(shown.tensors).rows] == [
