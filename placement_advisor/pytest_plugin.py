@@ -49,7 +49,7 @@ def _failures(root: Path, model: str) -> Iterator[str]:
     """
     from placement_advisor.check.check_models import CheckOptions, check_models
     from placement_advisor.check.lock_file import find_config, read_config
-    from placement_advisor.check.problems import Status
+    from placement_advisor.check.problem_codes import Status
     from placement_advisor.report.check_report import explanation, model_reports
 
     config = read_config(find_config(root))

@@ -16,7 +16,7 @@ from placement_advisor.results.difference import Difference
 from placement_advisor.results.doctor import Doctor, Hosts
 from placement_advisor.results.machine import Acceptance, Calibration, Hardware
 from placement_advisor.results.plans import Balance, Scaling, Search
-from placement_advisor.results.steps import Profile, Simulation, Trace
+from placement_advisor.results.steps import Profile, Trace
 
 SCHEMAS = Path(contracts.__file__).parent / "schemas"
 TYPES = {
@@ -29,7 +29,6 @@ TYPES = {
     "hosts": Hosts,
     "scaling": Scaling,
     "search": Search,
-    "simulation": Simulation,
     "calibration": Calibration,
     "check": Check,
     "placement": PlacementFile,

@@ -1,6 +1,6 @@
 """Hosts as an examination may find them, written by hand."""
 
-from placement_advisor.analysis.host_doctor import HostExamined, HostsExamined, RouteResult
+from placement_advisor.analysis.doctor_hosts import HostExamined, HostsExamined, RouteResult
 from placement_advisor.analysis.hosts import HostRequest
 from placement_advisor.machine.clock_range import ClockRange
 from placement_advisor.machine.nvidia import Gpus

@@ -1,7 +1,7 @@
 """Profiles as a user might record them, built by hand."""
 
 from placement_advisor.measurement.measurement import Activity, SizeBasis, TransferTotal
-from placement_advisor.profile.file_format import recorded_run
+from placement_advisor.profile.formats import recorded_run
 from placement_advisor.profile.read_profile import read_trace
 from placement_advisor.profile.worker_steps import PlannedCopy
 from placement_advisor.profile.xplane import Event, Line, Plane, write_planes

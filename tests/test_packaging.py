@@ -57,7 +57,7 @@ def test_the_wheel_holds_modules_schemas_pages_and_static_files_and_nothing_else
     modules = {path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.py")}
     assert modules | {"placement_advisor/py.typed"} <= names
     schemas = "placement_advisor/results/schemas"
-    public = ("analysis", "placement", "trace", "simulation", "search", "calibration", "doctor")
+    public = ("analysis", "placement", "trace", "search", "calibration", "doctor")
     assert {f"{schemas}/{name}.schema.json" for name in public} <= names
     pages = {path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("pages/PA*.md")}
     assert pages

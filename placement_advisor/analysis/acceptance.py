@@ -31,8 +31,8 @@ from placement_advisor.files.contract import Text
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine import testbed_plan
+from placement_advisor.machine.doctor_checks import DEVICES
 from placement_advisor.machine.gpu_facts import facts_of_card
-from placement_advisor.machine.machine_checks import DEVICES
 from placement_advisor.machine.nvidia import PEER_ACCESS, common_name, find_gpus, find_peer_access
 from placement_advisor.machine.this_machine import gpu_count
 from placement_advisor.measurement.measurement import SizeBasis

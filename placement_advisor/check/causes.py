@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.analysis.findings import scope_rules
 from placement_advisor.candidates.references import devices_asked_for
-from placement_advisor.check import problems as check_problems
+from placement_advisor.check import problem_codes as check_problems
 from placement_advisor.check.lock_record import Part, PredictedVerdict
 from placement_advisor.check.placements import PlacementFreedom
 from placement_advisor.graph.name_patterns import first_names

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.reasons import speedup_of
 from placement_advisor.candidates import references
-from placement_advisor.check import problems as check_problems
+from placement_advisor.check import problem_codes as check_problems
 from placement_advisor.check.causes import move_texts
 from placement_advisor.check.code_lines import CodeLines
 from placement_advisor.measurement.measurement import median_interval

@@ -25,7 +25,7 @@ from placement_advisor.check.check_step import check_step
 from placement_advisor.check.code_lines import CodeLines, code_lines
 from placement_advisor.check.lock_file import CONFIG_FILE, lock_text, read_lock
 from placement_advisor.check.placements import AUTO, lay_out, moved_back, split_for_check
-from placement_advisor.check.problems import CheckResult, ModelResult, Status
+from placement_advisor.check.problem_codes import CheckResult, ModelResult, Status
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.output import holding, output_file, scratch_folder

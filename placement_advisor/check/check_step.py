@@ -20,7 +20,7 @@ from placement_advisor.analysis.target_costs import assumed_uncertainty
 from placement_advisor.candidates import references
 from placement_advisor.candidates.by_layer import alike
 from placement_advisor.check import causes, code_lines, placements
-from placement_advisor.check import problems as check_problems
+from placement_advisor.check import problem_codes as check_problems
 from placement_advisor.check.lock_record import (
     Difference,
     Versions,

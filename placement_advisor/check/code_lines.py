@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.check.lock_record import PART_OF, Part, tensor_name
-from placement_advisor.check.problems import Place
+from placement_advisor.check.problem_codes import Place
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import NO_LAYER
 

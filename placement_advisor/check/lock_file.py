@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from placement_advisor.check.causes import STEP_TOLERANCE, Limits
 from placement_advisor.check.lock_record import MAX_CUTS, Cut, Part, Record
-from placement_advisor.check.problems import Place
+from placement_advisor.check.problem_codes import Place
 from placement_advisor.defaults import AS_WRITTEN, LOCK_FILE
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files import contract, untrusted

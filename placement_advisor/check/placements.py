@@ -21,7 +21,7 @@ from placement_advisor.candidates.batch_split.split_graph import graph_of, place
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.references import as_written, devices_asked_for
 from placement_advisor.check.lock_record import PART_OF, Part, same_layers
-from placement_advisor.check.problems import some_layers
+from placement_advisor.check.problem_codes import some_layers
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.errors import AdvisorError, BatchSplitError, PlacementError
 from placement_advisor.graph.fingerprint import layer_fingerprints

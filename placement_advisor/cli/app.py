@@ -18,7 +18,7 @@ from placement_advisor.cli import machines
 from placement_advisor.cli.analyze import analyze
 from placement_advisor.cli.check import check, explain
 from placement_advisor.cli.console import ReaderGoneError, open_streams, say
-from placement_advisor.cli.graphs import graph, search, simulate, trace
+from placement_advisor.cli.graphs import graph, search, trace
 from placement_advisor.cli.options import OfScript
 from placement_advisor.cli.results import diff, profile, report, show, view
 from placement_advisor.cli.run import run
@@ -69,7 +69,6 @@ _COMMANDS: dict[str, dict[Callable[..., None], str]] = {
     "Files": {
         trace: "train.py -o step.graph.json.gz",
         graph: "step.graph.json.gz --format mermaid -o layers.mmd",
-        simulate: "step.graph.json.gz --placement advisor-out/train/placements/towers.json",
         search: "step.graph.json.gz --hardware 4xA100",
     },
 }

@@ -20,7 +20,7 @@ from placement_advisor.errors import AdvisorError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from placement_advisor.check.problems import CheckResult
+    from placement_advisor.check.problem_codes import CheckResult
 
 
 class Format(StrEnum):
@@ -213,7 +213,7 @@ def _codes() -> list[str]:
     """Return all codes, without the rules of findings, which import NumPy."""
     from importlib import resources
 
-    from placement_advisor.check.problems import EXPLANATIONS
+    from placement_advisor.check.problem_codes import EXPLANATIONS
 
     pages = (resources.files("placement_advisor.analysis.findings") / "pages").iterdir()
     return sorted({*EXPLANATIONS, *(page.name.removesuffix(".md") for page in pages)})
@@ -246,7 +246,7 @@ def explain(
 
 def _list() -> None:
     from placement_advisor.analysis.findings.rules import RULES
-    from placement_advisor.check.problems import EXPLANATIONS
+    from placement_advisor.check.problem_codes import EXPLANATIONS
 
     findings = {rule.code for rule in RULES}
     problems = {code: told for code, told in EXPLANATIONS.items() if code not in findings}
@@ -267,7 +267,7 @@ def _page(code: str) -> str:
     """
     from placement_advisor.analysis.findings import rules
     from placement_advisor.analysis.findings.rules import RULES
-    from placement_advisor.check.problems import EXPLANATIONS, problem_page
+    from placement_advisor.check.problem_codes import EXPLANATIONS, problem_page
 
     if code.upper() in {rule.code for rule in RULES}:
         return rules.finding_page(code)

@@ -1,4 +1,4 @@
-"""`advisor trace`, `graph`, `simulate` and `search`: commands about a graph file.
+"""`advisor trace`, `graph` and `search`: commands about a graph file.
 
 All but `trace` work without TensorFlow.
 """
@@ -21,8 +21,6 @@ from placement_advisor.files.output import holding, output_file
 from placement_advisor.graph.exchange import GraphFormat
 
 if TYPE_CHECKING:
-    from placement_advisor.machine.devices import Cluster
-    from placement_advisor.simulator.simulator import Simulation
     from placement_advisor.tf.load.model_source import ModelSource
 
 
@@ -143,71 +141,6 @@ def _export(
             put(holding(text))
 
 
-def simulate(
-    graph: Annotated[Path, typer.Argument(metavar="GRAPH", help="What `advisor trace` wrote.")],
-    placement: Annotated[
-        Path, typer.Option(help="Where its ops run: placements/*.json of `advisor analyze`.")
-    ],
-    hardware: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPEC|FILE",
-            autocompletion=complete_hardware,
-            help="Devices like 2xV100-NVLink, or those of a cluster file (.toml). Default: as many "
-            "CPU workers as the placement has devices.",
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Simulate one step of a graph file under a placement, from assumed costs.
-
-    Where the placement's devices have other names than the hardware's, they are taken in order.
-    """
-    found = _simulated(graph, placement, hardware)
-    if as_json:
-        from placement_advisor.results.steps import Simulation
-
-        print_json(Simulation.of(found))
-        return
-    from placement_advisor.report.steps import render_simulation
-
-    sys.stdout.write(render_simulation(found))
-
-
-def _simulated(graph_file: Path, placement_file: Path, hardware: str | None) -> Simulation:
-    from placement_advisor.cost.roofline import roofline_by_place
-    from placement_advisor.graph.op_graph import load_graph
-    from placement_advisor.graph.placement import read_placement
-    from placement_advisor.simulator.simulator import Origin, simulation
-
-    cluster = None if hardware is None else _cluster(hardware)
-    graph, _, traced_as = load_graph(graph_file)
-    placement, file = read_placement(placement_file, graph, traced_as)
-    cluster = cluster or _cluster(None, len(file.devices))
-    renamed = file.names_in(placement_file, cluster.device_names(), cluster.place_names())
-    origin = Origin(
-        graph_file=str(graph_file),
-        placement_file=str(placement_file),
-        machine=hardware or _WORKERS,
-        renamed=renamed,
-    )
-    placed = placement.renamed(renamed) if renamed else placement
-    return simulation(graph, placed, roofline_by_place(graph, cluster), cluster, origin)
-
-
-_WORKERS = "CPU workers, one core each"
-
-
-def _cluster(hardware: str | None, workers: int = DEVICES) -> Cluster:
-    """Return the hardware that is named, else assumed workers."""
-    from placement_advisor.analysis.target_costs import read_target_hardware
-    from placement_advisor.cost.links import assumed_cluster
-
-    if hardware is None:
-        return assumed_cluster(workers)
-    return read_target_hardware(hardware, None).cluster
-
-
 def search(
     graph_file: Annotated[
         Path, typer.Argument(metavar="GRAPH", help="What `advisor trace` wrote.")
@@ -243,8 +176,10 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Search for the best placement of a graph file, with a bound that none can beat."""
+    from placement_advisor.analysis.target_costs import read_target_hardware
     from placement_advisor.candidates.searched import search_step
     from placement_advisor.clock import Clock
+    from placement_advisor.cost.links import assumed_cluster
     from placement_advisor.cost.roofline import roofline_by_place
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.results.plans import Search
@@ -261,7 +196,10 @@ def search(
     graph = OpGraph.load(graph_file)
     if not graph.placed_ops:
         raise AdvisorError(f"{graph_file}: nothing in it can be placed")
-    cluster = _cluster(hardware, devices or DEVICES)
+    if hardware is None:
+        cluster = assumed_cluster(devices or DEVICES)
+    else:
+        cluster = read_target_hardware(hardware, None).cluster
     costs = roofline_by_place(graph, cluster)
     allowed = Effort(units=effort, seed=seed, time_limit_s=time_limit)
     found = search_step(graph, costs, cluster, allowed)
@@ -272,7 +210,7 @@ def search(
         costs,
         cluster,
         graph_file=str(graph_file),
-        machine=hardware or _WORKERS,
+        machine=hardware or "CPU workers, one core each",
         seconds=clock.timings_ns()["search"] / NS_PER_S,
     )
     if as_json:

@@ -95,7 +95,7 @@ def doctor(
 
 def _this_machine(*, as_json: bool) -> bool:
     """Report what is here, without TensorFlow; return whether an analysis can work."""
-    from placement_advisor.machine.machine_checks import check_all
+    from placement_advisor.machine.doctor_checks import check_all
     from placement_advisor.machine.machine_facts import examine
 
     facts = examine()
@@ -112,7 +112,7 @@ def _this_machine(*, as_json: bool) -> bool:
 
 def _hosts(asked: HostOptions, as_json: bool) -> bool:
     """Report what hosts are like; return whether an analysis can work there."""
-    from placement_advisor.analysis.host_doctor import all_checks, examine_hosts
+    from placement_advisor.analysis.doctor_hosts import all_checks, examine_hosts
 
     with progress(quiet=as_json) as watcher:
         found = examine_hosts(asked, watcher)

@@ -24,6 +24,8 @@ Port = Annotated[int, Ge(CONTROL_PORT), Le(MAX_INTEGER), What("a port")]
 # Thousands of ops have equal ones: they are one object.
 Word = Annotated[Text, AfterValidator(sys.intern)]
 # Ops that hold others: the bodies of loops, the branches of conditionals.
+# Kinds of ops that assign variables begin with these.
+UPDATE_KINDS = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
 LOOP_KINDS = frozenset({"While", "StatelessWhile"})
 BRANCH_KINDS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 # Ops that pick rows of a table, by index.

@@ -64,6 +64,9 @@ def expect(answer: _Answer | CallFailure, error: Callable[[CallFailure], Excepti
     return answer
 
 
+# What a call may take unless it has a limit of its own: a candidate's steps take seconds.
+CALL_LIMIT_S = 300.0
+
 _Arguments = TypeVarTuple("_Arguments")
 _Returned = TypeVar("_Returned")
 _Answer_co = TypeVar("_Answer_co", covariant=True)

@@ -25,7 +25,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.files.untrusted import mapped
 from placement_advisor.profile.copy_names import LARGEST_NUMBER, CopyKind, copied_bytes, destination
 from placement_advisor.profile.device_trace import MOST_GPUS, GpuRuns, widen
-from placement_advisor.profile.file_format import FileFormat
+from placement_advisor.profile.formats import FileFormat
 from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.measurement.measurement import Activity
-from placement_advisor.profile import copy_names, device_trace, file_format
+from placement_advisor.profile import copy_names, device_trace, formats
 from placement_advisor.profile.totals import DeviceTotals, ProfileTotals, TimeTotals
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ _WEIGHED = 10_000
 _MOST_DEVICES = 100
 
 
-def summary_totals(path: str, form: file_format.FileFormat, lines: Iterable[str]) -> ProfileTotals:
+def summary_totals(path: str, form: formats.FileFormat, lines: Iterable[str]) -> ProfileTotals:
     """Return what a summary says.
 
     Raises:
@@ -116,7 +116,7 @@ def summary_totals(path: str, form: file_format.FileFormat, lines: Iterable[str]
     )
 
 
-def gpu_trace(path: str, form: file_format.FileFormat, lines: Iterable[str]) -> device_trace.Trace:
+def gpu_trace(path: str, form: formats.FileFormat, lines: Iterable[str]) -> device_trace.Trace:
     """Return what a GPU trace says.
 
     Raises:
@@ -223,23 +223,23 @@ class _Table:
 
     def __init__(self) -> None:
         self.unread = 0
-        self._columns: Mapping[str, file_format.Column] = {}
+        self._columns: Mapping[str, formats.Column] = {}
         self._width = 0
         self._may_have_units = False
 
     def row(self, line: str) -> list[str] | None:
         """Return the cells of a row, None if the line is none; what heads rows is noted."""
-        columns = file_format.columns_of(line)
+        columns = formats.columns_of(line)
         if columns is not None:
             self._columns, self._may_have_units = columns, True
             self._width = 1 + max(column.place for column in columns.values())
             return None
-        cells = file_format.cells_of(line) if self._columns else []
+        cells = formats.cells_of(line) if self._columns else []
         if not self._columns or len(cells) < self._width:
             return None
         if self._may_have_units and {cell.strip() for cell in cells} <= {"", *_UNITS}:
             self._columns = {
-                name: file_format.Column(column.place, cells[column.place].strip() or column.unit)
+                name: formats.Column(column.place, cells[column.place].strip() or column.unit)
                 for name, column in self._columns.items()
             }
             return None
@@ -250,7 +250,7 @@ class _Table:
         """Return whether there is such a column."""
         return name in self._columns
 
-    def _column(self, names: Sequence[str]) -> file_format.Column | None:
+    def _column(self, names: Sequence[str]) -> formats.Column | None:
         return next((self._columns[name] for name in names if name in self._columns), None)
 
     def text(self, cells: Sequence[str], *names: str) -> str:
@@ -296,7 +296,7 @@ def _rows(lines: Iterable[str]) -> Iterator[tuple[str, Activity]]:
             device = f"GPU:{found[1]}"
         elif found := _SECTION.match(line):
             section = found["section"]
-        elif found := file_format.SUMMARY_ROW.fullmatch(line):
+        elif found := formats.SUMMARY_ROW.fullmatch(line):
             section = found["section"] or section
             if section == _API:
                 continue

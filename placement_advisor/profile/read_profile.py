@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile import copy_names, device_trace, totals
+from placement_advisor.profile import copy_names, device_trace, totals, waits
 from placement_advisor.profile import steps as profile_steps
 from placement_advisor.profile.chrome_trace import read_chrome_trace
-from placement_advisor.profile.file_format import CLIENT_FILE, FileFormat, recorded_run, text_lines
+from placement_advisor.profile.formats import CLIENT_FILE, FileFormat, recorded_run, text_lines
 from placement_advisor.profile.gpu_planes import GpuPlanes
 from placement_advisor.profile.gpu_tables import gpu_trace, summary_totals
 from placement_advisor.profile.recorded_costs import plain
@@ -53,7 +53,7 @@ _END_NODE = re.compile(r"(.+?)(?:_S|/_)(\d{1,18})")
 
 def read_process(
     file: SpaceFile, device: str, builder: device_trace.TraceBuilder, advance: Callable[[int], None]
-) -> device_trace.ProcessRecord | None:
+) -> waits.ProcessRecord | None:
     """Read the ops and copies of a process into the trace; None if no op ran there."""
     sends: defaultdict[str, list[int]] = defaultdict(list)
     arrivals: defaultdict[str, list[int]] = defaultdict(list)
@@ -95,7 +95,7 @@ def read_process(
     for use, spans_of_use in uses.items():
         builder.used(device, use, device_trace.union_of_spans(spans_of_use))
     ran = _in_order(tuple(ops), frozenset(collectives), parts)
-    return device_trace.ProcessRecord(
+    return waits.ProcessRecord(
         device=device,
         ran=ran,
         executing=device_trace.union_of_spans([ran.spans, *executing]),
@@ -105,16 +105,16 @@ def read_process(
 
 
 def copies_between(
-    processes: Sequence[device_trace.ProcessRecord],
+    processes: Sequence[waits.ProcessRecord],
     cuts: Sequence[int],
     builder: device_trace.TraceBuilder,
-) -> tuple[device_trace.SentTensor, ...]:
+) -> tuple[waits.SentTensor, ...]:
     """Join sends with arrivals into copies, add them to the trace, and return them.
 
     Within a step, which the cuts bound, the first send of a node belongs to its first arrival and
     so on; without steps, all of the profile is one.
     """
-    found: list[device_trace.SentTensor] = []
+    found: list[waits.SentTensor] = []
     ended = {process.device: _ends_by_op(process.ran) for process in processes}
     for target in processes:
         others = [process for process in processes if process is not target]
@@ -123,7 +123,7 @@ def copies_between(
             if match is not None:
                 number = int(match[2])
                 found += _copies_to(target, match[1], number, moments, others, ended, cuts)
-    by_route: defaultdict[device_trace.Route, list[device_trace.SentTensor]] = defaultdict(list)
+    by_route: defaultdict[device_trace.Route, list[waits.SentTensor]] = defaultdict(list)
     for sent in found:
         by_route[device_trace.Route(sent.source, sent.target, copy_names.CopyKind.WORKER)].append(
             sent
@@ -193,10 +193,10 @@ def _in_order(
     names: tuple[str, ...],
     collectives: frozenset[str],
     parts: Sequence[tuple[Ints, device_trace.Spans]],
-) -> device_trace.RanOps:
+) -> waits.RanOps:
     start_ns, end_ns = device_trace.all_spans([spans for _, spans in parts])
     order = np.argsort(start_ns, kind="stable")
-    return device_trace.RanOps(
+    return waits.RanOps(
         names=names,
         collectives=collectives,
         name=np.concatenate([name for name, _ in parts])[order],
@@ -205,14 +205,14 @@ def _in_order(
 
 
 def _copies_to(
-    target: device_trace.ProcessRecord,
+    target: waits.ProcessRecord,
     tensor: str,
     number: int,
     arrivals: Sequence[int],
-    others: Sequence[device_trace.ProcessRecord],
+    others: Sequence[waits.ProcessRecord],
     ended: Mapping[str, Mapping[str, Ints]],
     cuts: Sequence[int],
-) -> Iterator[device_trace.SentTensor]:
+) -> Iterator[waits.SentTensor]:
     ends = [f"{tensor}{joint}{number - 1}" for joint in ("_S", "/_")]
     source, starts = device_trace.UNKNOWN_END, list[int]()
     for process in others:
@@ -229,7 +229,7 @@ def _copies_to(
     for of_step, sent in zip(_by_step(arrivals, cuts), _by_step(starts, cuts), strict=True):
         for i, arrival_ns in enumerate(of_step):
             start_ns = min(sent[i], arrival_ns) if i < len(sent) else arrival_ns
-            yield device_trace.SentTensor(
+            yield waits.SentTensor(
                 tensor=tensor,
                 source=source,
                 target=target.device,
@@ -238,7 +238,7 @@ def _copies_to(
             )
 
 
-def _ends_by_op(ran: device_trace.RanOps) -> dict[str, Ints]:
+def _ends_by_op(ran: waits.RanOps) -> dict[str, Ints]:
     return {ran.names[place]: ran.spans.end[chosen] for place, chosen in _groups(ran.name)}
 
 
@@ -331,7 +331,7 @@ def _read_hosts(
         run,
         cuts,
         "step marks",
-        device_trace.waits(processes, copies, spans[1:] if len(spans) > 1 else spans),
+        waits.find_waits(processes, copies, spans[1:] if len(spans) > 1 else spans),
     )
 
 

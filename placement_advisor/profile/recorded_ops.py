@@ -21,7 +21,7 @@ from placement_advisor.profile import steps as profile_steps
 from placement_advisor.profile import xplane
 from placement_advisor.profile.copy_names import CopyKind
 from placement_advisor.profile.device_trace import HOST, UNKNOWN_END
-from placement_advisor.profile.file_format import CLIENT_FILE, SUFFIX, FileFormat, recorded_run
+from placement_advisor.profile.formats import CLIENT_FILE, SUFFIX, FileFormat, recorded_run
 from placement_advisor.profile.gpu_planes import gpu_planes, gpu_streams
 
 if TYPE_CHECKING:

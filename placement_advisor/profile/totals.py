@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from placement_advisor.profile.file_format import FileFormat
+    from placement_advisor.profile.formats import FileFormat
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]

@@ -19,7 +19,7 @@ from placement_advisor.report.pictures.result_plots import draw_break_even, draw
 from placement_advisor.report.pictures.timeline_plot import plot_timelines
 from placement_advisor.report.statements import verdict_is_split
 from placement_advisor.report.tensorboard.logs import write_events, write_profile_runs
-from placement_advisor.report.tensorboard.tab import Tab
+from placement_advisor.report.tensorboard.tab_data import Tab
 from placement_advisor.results import analysis as published
 from placement_advisor.results.analysis import (
     ANALYSIS,

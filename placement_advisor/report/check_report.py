@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 from placement_advisor import __version__
 from placement_advisor.check.lock_record import Part
-from placement_advisor.check.problems import EXPLANATIONS, LASTING, Place, Status
+from placement_advisor.check.problem_codes import EXPLANATIONS, LASTING, Place, Status
 from placement_advisor.report import document
 from placement_advisor.units import NS_PER_US, format_bytes, format_ns
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from placement_advisor.check.lock_record import Cut, Difference, LayerRecord, Record
-    from placement_advisor.check.problems import CheckResult, Explanation, ModelResult
+    from placement_advisor.check.problem_codes import CheckResult, Explanation, ModelResult
 
 
 # Of each sort of change. Whoever wants all of them reads the diff of the lock file.
@@ -107,7 +107,7 @@ def model_reports(result: CheckResult) -> tuple[ModelReport, ...]:
 def verdict(result: CheckResult) -> str:
     """Return what the check comes to in one line.
 
-    >>> from placement_advisor.check.problems import CheckResult
+    >>> from placement_advisor.check.problem_codes import CheckResult
     >>> verdict(CheckResult(lock_file="placements.lock.json", results=()))
     'no models to check'
     """

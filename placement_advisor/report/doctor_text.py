@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor import __version__
-from placement_advisor.machine import machine_checks
+from placement_advisor.machine import doctor_checks
 from placement_advisor.report.document import Facts, Section, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.analysis.host_doctor import HostsExamined
+    from placement_advisor.analysis.doctor_hosts import HostsExamined
     from placement_advisor.machine.machine_facts import Facts as MachineFacts
     from placement_advisor.report.document import Part
 
@@ -21,15 +21,15 @@ _STATE, _NAME = 9, 14
 
 def render_doctor(facts: MachineFacts) -> str:
     """Return the text, which ends with what to type next."""
-    checks = machine_checks.check_all(facts)
+    checks = doctor_checks.check_all(facts)
     verdict = "`advisor analyze` cannot work" if any(check.blocks for check in checks) else ""
-    last = Section("", [verdict, f"next: {machine_checks.next_command(facts, checks)}"])
+    last = Section("", [verdict, f"next: {doctor_checks.next_command(facts, checks)}"])
     return as_text([f"advisor {facts.advisor_version}", check_facts(checks), last], WIDTH)
 
 
 def render_hosts(found: HostsExamined) -> str:
     """Return the text: a part for each host, one for what is between, what to do next."""
-    from placement_advisor.analysis.host_doctor import (
+    from placement_advisor.analysis.doctor_hosts import (
         all_checks,
         between_checks,
         host_checks,
@@ -49,7 +49,7 @@ def render_hosts(found: HostsExamined) -> str:
     return as_text(parts, WIDTH)
 
 
-def check_facts(checks: Sequence[machine_checks.Check]) -> Facts:
+def check_facts(checks: Sequence[doctor_checks.Check]) -> Facts:
     """Return findings, which stand under one another, and what to do below each."""
     name_width = max([_NAME, *(len(check.name) + 1 for check in checks)])
     width = _STATE + name_width

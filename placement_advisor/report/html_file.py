@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.report.document import one_line
-from placement_advisor.report.tensorboard import tab
+from placement_advisor.report.tensorboard import tab_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,8 +93,8 @@ def report_html(folder: Path) -> str:
         AdvisorError: it holds none, or a damaged one.
     """
     log = folder / LOG_FOLDER
-    overview = tab.read_overview(log / OVERVIEW)
-    packed = _packed(tab.compact(overview))
+    overview = tab_data.read_overview(log / OVERVIEW)
+    packed = _packed(tab_data.compact(overview))
     answers = {
         "date": f"{date.fromtimestamp((log / OVERVIEW).stat().st_mtime):%Y-%m-%d}",
         "runs": [{"name": overview.name, "changed": "", "running": False}],
@@ -118,7 +118,7 @@ def report_html(folder: Path) -> str:
     )
 
 
-def _all_details(folder: Path, overview: tab.Overview, room: int) -> list[tuple[str, str]]:
+def _all_details(folder: Path, overview: tab_data.Overview, room: int) -> list[tuple[str, str]]:
     """Return names of candidates with their details, packed; that of the verdict has room first.
 
     ``room`` is how many characters they may take; what is never left out may take more.
@@ -126,12 +126,12 @@ def _all_details(folder: Path, overview: tab.Overview, room: int) -> list[tuple[
     shown = [each.name for each in overview.candidates if each.details]
     packed = []
     for name in sorted(shown, key=lambda name: name != overview.chosen):
-        details = tab.read_details(folder / f"{name}.json", overview)
-        whole = _packed(tab.compact(details))
+        details = tab_data.read_details(folder / f"{name}.json", overview)
+        whole = _packed(tab_data.compact(details))
         if len(whole) > room:
-            said = (tab.Part(_LEFT_OUT),)
+            said = (tab_data.Part(_LEFT_OUT),)
             details = replace(details, timelines=(), tensors=said, left_out=_LEFT_OUT)
-            whole = _packed(tab.compact(details))
+            whole = _packed(tab_data.compact(details))
         packed.append((name, whole))
         room -= len(whole)
     return packed

@@ -1,4 +1,4 @@
-"""One step is described here as text: traced, simulated or profiled.
+"""One step is described here as text: traced or profiled.
 
 Texts have one fact a line with names last, so that no name is cut. A sum in which parts are
 missing says so; what is not known is "unknown".
@@ -12,13 +12,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor import units
-from placement_advisor.cost.table import CostBasis
 from placement_advisor.graph.name_patterns import first_names
-from placement_advisor.machine.devices import Basis
 from placement_advisor.profile.device_trace import Cause, DeviceUse
 from placement_advisor.report import document
 from placement_advisor.report.statements import ACTIVITY_HEADINGS, activity_rows
-from placement_advisor.simulator.schedule import PathKind, time_by_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,8 +25,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_patterns import HostKind
     from placement_advisor.profile import totals
     from placement_advisor.profile.device_trace import Wait
-    from placement_advisor.simulator.schedule import PathStep
-    from placement_advisor.simulator.simulator import Simulation
     from placement_advisor.tf.answers import Traced
 
 
@@ -253,144 +248,6 @@ def _part(share: float | None, what: str) -> str:
 def _floor_share(share: float) -> str:
     """Return a share that is 100 % only if nothing is missing."""
     return f"{floor(share * 1000) / 10:g} %"
-
-
-LONGEST_PARTS = 10
-
-_PATH_WORDS = {
-    PathKind.COMPUTE: "compute",
-    PathKind.COPY: "copies",
-    PathKind.QUEUEING: "queueing for wires",
-    PathKind.OVERHEAD: "starting, launching, ending",
-}
-
-
-def render_simulation(simulation: Simulation) -> str:
-    """Return the text."""
-    return document.as_text(
-        [
-            document.Facts(_head(simulation)),
-            _device_times(simulation),
-            _copy_table(simulation),
-            _path(simulation),
-        ]
-    )
-
-
-def _head(simulation: Simulation) -> Iterator[tuple[str, str]]:
-    origin = simulation.origin
-    yield "graph", f"{origin.graph_file}, fingerprint {simulation.graph.fingerprint}"
-    yield "placement", f"{origin.placement_file}: {simulation.placement.label}"
-    if origin.renamed:
-        pairs = ", ".join(f"{old} as {new}" for old, new in origin.renamed.items())
-        yield "", f"its devices are taken in order: {pairs}"
-    yield "machine", f"{origin.machine}: {_machine(simulation)}"
-    yield "costs", _costs(simulation)
-    yield "step", f"{units.format_ns(simulation.schedule.step_ns)} simulated"
-
-
-def _costs(simulation: Simulation) -> str:
-    shares = simulation.basis_shares
-    guessed = (
-        f"{shares[CostBasis.GUESSED] * 100:.1f} % of the compute time is a guess from what is "
-        "known of an op"
-    )
-    assumed = shares[CostBasis.KERNEL_ASSUMED]
-    by_kernels = shares[CostBasis.KERNEL] + assumed
-    if not by_kernels:
-        return f"assumed: a roofline from the devices' figures; {guessed}"
-    return (
-        f"assumed: formulas fitted to GPU kernels for {by_kernels * 100:.1f} % of the compute "
-        f"time, and formulas fitted to other kernels for {assumed * 100:.1f} %. A roofline "
-        f"from the devices' figures for the others; {guessed}"
-    )
-
-
-def _machine(simulation: Simulation) -> str:
-    devices, hosts = simulation.cluster.devices, simulation.cluster.hosts
-    text = units.counted(len(devices), "device")
-    if hosts:
-        text += f" and {units.counted(len(hosts), 'host')}"
-    measured = sum(link.basis is Basis.MEASURED for link in simulation.cluster.links)
-    if not measured:
-        return f"{text}, every figure assumed"
-    if measured < len(simulation.cluster.links):
-        return f"{text}, {measured} of {len(simulation.cluster.links)} links measured"
-    return f"{text}, links measured"
-
-
-def _device_times(simulation: Simulation) -> document.Section:
-    columns = (
-        *("compute", "copy work", "before", "for a copy", "for a launch", "for a device", "after"),
-        *("peak memory", "device"),
-    )
-    rows = []
-    for place, time in zip(simulation.cluster.places(), simulation.device_times, strict=True):
-        peak_bytes = simulation.schedule.peak_memory_bytes[place.name]
-        there = place.memory_bytes
-        too_much = there is not None and peak_bytes > there
-        unfit = f": does not fit, it has {units.format_bytes(there)}" if too_much else ""
-        times_ns = (
-            *(time.compute_ns, time.copy_work_ns, time.before_first_ns, time.waits_for_copy_ns),
-            *(time.waits_for_launch_ns, time.waits_for_device_ns, time.after_last_ns),
-        )
-        rows.append(
-            [
-                *map(units.format_ns, times_ns),
-                units.format_bytes(peak_bytes),
-                f"{place.name}{unfit}",
-            ]
-        )
-    title = "time of each device; idle: before its first work, waiting, after its last work"
-    return document.Section(title, [document.Table(columns, rows, names=(-1,))])
-
-
-def _copy_table(simulation: Simulation) -> document.Part:
-    schedule, unknown = simulation.schedule, simulation.schedule.carried.unknown
-    if not simulation.directions:
-        return "copies: none"
-    title = (
-        f"copies: {schedule.transfer_count} per step; {units.format_ns(schedule.exposed_ns)} "
-        f"exposed, {units.format_ns(simulation.hidden_ns)} hidden behind compute"
-        + (f", on {schedule.waits_longest}" if schedule.waits_longest else "")
-    )
-    rows = [
-        (
-            str(each.copies),
-            total_text(each.size, units.format_bytes),
-            f"{each.source} → {each.target}",
-        )
-        for each in simulation.directions
-    ]
-    of_unknown = f"of unknown size, so priced at latency alone: {unknown}" if unknown else ""
-    table = document.Table(("copies", "bytes", "direction"), rows, names=(-1,))
-    return document.Section(title, [of_unknown, table])
-
-
-def _path(simulation: Simulation) -> document.Section:
-    time_ns, parts = time_by_kind(simulation.path), len(simulation.path)
-    made_of = ", ".join(
-        f"{_PATH_WORDS[kind]} {units.format_ns(time_ns[kind])}" for kind in PathKind
-    )
-    longest = sorted(simulation.path, key=lambda part: (-part.time_ns, part.start_ns))[
-        :LONGEST_PARTS
-    ]
-    rows = [
-        (
-            units.format_ns(part.time_ns),
-            units.format_share(part.time_ns / simulation.schedule.step_ns),
-            part.kind.value,
-            _where(part),
-        )
-        for part in longest
-    ]
-    cut = f"the longest {LONGEST_PARTS} of its {parts} parts" if parts > LONGEST_PARTS else ""
-    table = document.Table(("", "", "", ""), rows, names=(-1,))
-    return document.Section(f"critical path: {made_of}", [cut, table])
-
-
-def _where(part: PathStep) -> str:
-    return f"{part.what}, {part.where}" if part.where else part.what
 
 
 _OF_TENSORS = (

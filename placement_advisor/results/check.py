@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from placement_advisor import __version__
-from placement_advisor.check import problems as check_problems
+from placement_advisor.check import problem_codes as check_problems
 from placement_advisor.check.lock_record import Growth, Move, PredictedVerdict
 from placement_advisor.files.contract import STRICT, ByName, Count, Ns, Rows, Text, like
 from placement_advisor.units import NS_PER_US
 
 if TYPE_CHECKING:
-    from placement_advisor.check import lock_record, problems
+    from placement_advisor.check import lock_record, problem_codes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +182,7 @@ def _model(model: check_problems.ModelResult) -> ModelCheck:
     )
 
 
-def _problem(found: problems.Problem) -> Problem:
+def _problem(found: problem_codes.Problem) -> Problem:
     effects = tuple(like(Effect, each, code=each.code.value) for each in found.effects)
     return like(Problem, found, effects=effects)
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from placement_advisor import __version__
-from placement_advisor.analysis import host_doctor
+from placement_advisor.analysis import doctor_hosts
 from placement_advisor.files import contract
-from placement_advisor.machine.machine_checks import State, check_all, next_command
+from placement_advisor.machine.doctor_checks import State, check_all, next_command
 from placement_advisor.machine.machine_facts import KeptFigures, Package
 from placement_advisor.machine.nvidia import Gpu, GpuPair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.machine import machine_checks
+    from placement_advisor.machine import doctor_checks
     from placement_advisor.machine.machine_facts import Facts
 
 
@@ -208,17 +208,17 @@ class Hosts:
     """Between hosts."""
 
     @classmethod
-    def of(cls, found: host_doctor.HostsExamined) -> Hosts:
+    def of(cls, found: doctor_hosts.HostsExamined) -> Hosts:
         """Return it as it is published."""
         return contract.like(
             cls,
             found,
             schema_version=2,
             advisor_version=__version__,
-            can_analyze=not any(check.blocks for check in host_doctor.all_checks(found)),
-            next=host_doctor.next_step(found),
+            can_analyze=not any(check.blocks for check in doctor_hosts.all_checks(found)),
+            next=doctor_hosts.next_step(found),
             hosts=[
-                _host(host, tuple(host_doctor.host_checks(host, found.link)))
+                _host(host, tuple(doctor_hosts.host_checks(host, found.link)))
                 for host in found.hosts
             ],
             ways=[
@@ -227,11 +227,11 @@ class Hosts:
                 )
                 for way in found.ways
             ],
-            checks=tuple(host_doctor.between_checks(found)),
+            checks=tuple(doctor_hosts.between_checks(found)),
         )
 
 
-def _host(host: host_doctor.HostExamined, checks: Sequence[machine_checks.Check]) -> Host:
+def _host(host: doctor_hosts.HostExamined, checks: Sequence[doctor_checks.Check]) -> Host:
     facts, place, request = host.facts, host.place, host.request
     return contract.like(
         Host,

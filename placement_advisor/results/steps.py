@@ -1,7 +1,6 @@
-"""Answers about one step: what `advisor trace` finds in it, where its time goes.
+"""Answers about one step: what `advisor trace` finds in it, where its time goes by `profile`.
 
-`simulate` and `profile` say the latter. Sizes are integer bytes, work is per step. Left out: the
-ops of a traced step, which are in the graph file, and single ops and copies of a simulated one.
+Sizes are integer bytes, work is per step. Left out: the ops, which are in the graph file.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from annotated_types import MaxLen
 
 from placement_advisor import __version__
-from placement_advisor.cost.table import CostBasis
 from placement_advisor.files import contract
 from placement_advisor.graph.graph_summary import ControlFlow, Kind, LargeTensor
 from placement_advisor.graph.identities import Fingerprint
@@ -23,13 +21,11 @@ from placement_advisor.graph.op_patterns import HostKind
 from placement_advisor.measurement.measurement import Activity
 from placement_advisor.profile.device_trace import Wait
 from placement_advisor.profile.totals import ByHost, RoutePerStep, XprofOverview
-from placement_advisor.simulator.schedule import PathKind, PathStep, time_by_kind
 
 if TYPE_CHECKING:
     from placement_advisor.graph.graph_summary import GraphSummary
     from placement_advisor.profile import totals
     from placement_advisor.profile.device_trace import DeviceUse
-    from placement_advisor.simulator import simulator
     from placement_advisor.tf.answers import Traced
 
 
@@ -108,120 +104,6 @@ class Trace:
             tensorflow_version=traced.tensorflow_version,
             model=contract.like(Model, traced, path=model_path, left_out=traced.left_out.told()),
             graph_file=graph_file,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceTime:
-    """A device or host; its seven times add up to the step."""
-
-    name: contract.Text
-    kind: contract.Text
-    """Such as `CPU` or `GPU`."""
-    compute_ns: contract.Ns
-    """Launches included."""
-    copy_work_ns: contract.Ns
-    before_first_ns: contract.Ns
-    """Idle before its first work."""
-    waits_for_copy_ns: contract.Ns
-    """While a tensor is on its way."""
-    waits_for_launch_ns: contract.Ns
-    """Else, while the host launches."""
-    waits_for_device_ns: contract.Ns
-    """Else, while other devices compute."""
-    after_last_ns: contract.Ns
-    peak_memory_bytes: contract.Count
-    memory_bytes: contract.Count | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copies:
-    """Copies from one device to another."""
-
-    source: contract.Text
-    target: contract.Text
-    count: contract.Positive
-    """Control signals included."""
-    bytes: contract.Count | None
-    """Of known size."""
-    unknown: contract.Count
-    """Of unknown size."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation:
-    """One simulated step; all is from assumed costs."""
-
-    __pydantic_config__: ClassVar = contract.STRICT
-
-    schema_version: Literal[1]
-    advisor_version: contract.Text
-    graph_file: contract.Text
-    graph_fingerprint: Fingerprint
-    placement_file: contract.Text
-    label: contract.Text
-    machine: contract.Text
-    """As given."""
-    renamed_devices: contract.ByName[contract.Text]
-    """New names of its devices."""
-    cost_shares: Mapping[CostBasis, contract.Share]
-    """Of the time of ops, by where costs come from."""
-    step_ns: contract.Ns
-    """From call to return."""
-    devices: contract.Filled[DeviceTime]
-    """Hosts come last."""
-    transfers: contract.Rows[Copies]
-    """Most bytes first."""
-    exposed_ns: contract.Ns
-    """Of the device that waits longest."""
-    hidden_ns: contract.Ns
-    """Copies under way while it computes."""
-    path_ns: Mapping[PathKind, contract.Ns]
-    """Time of the critical path by kind; adds up to the step."""
-    path: contract.Rows[PathStep]
-    """Without gaps."""
-
-    @classmethod
-    def of(cls, simulation: simulator.Simulation) -> Simulation:
-        """Return it as it is published."""
-        schedule, origin = simulation.schedule, simulation.origin
-        places = zip(simulation.cluster.places(), simulation.device_times, strict=True)
-        return cls(
-            schema_version=1,
-            advisor_version=__version__,
-            graph_file=origin.graph_file,
-            graph_fingerprint=simulation.graph.fingerprint,
-            placement_file=origin.placement_file,
-            label=simulation.placement.label,
-            machine=origin.machine,
-            renamed_devices=origin.renamed,
-            cost_shares=simulation.basis_shares,
-            step_ns=schedule.step_ns,
-            devices=tuple(
-                contract.like(
-                    DeviceTime,
-                    time,
-                    name=place.name,
-                    kind=place.kind,
-                    peak_memory_bytes=schedule.peak_memory_bytes[place.name],
-                    memory_bytes=place.memory_bytes,
-                )
-                for place, time in places
-            ),
-            transfers=tuple(
-                contract.like(
-                    Copies,
-                    each,
-                    count=each.copies,
-                    bytes=each.size.amount,
-                    unknown=each.size.unknown,
-                )
-                for each in simulation.directions
-            ),
-            exposed_ns=schedule.exposed_ns,
-            hidden_ns=simulation.hidden_ns,
-            path_ns=time_by_kind(simulation.path),
-            path=simulation.path,
         )
 
 

@@ -20,7 +20,6 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from placement_advisor.files.contract import Ns, Text
 from placement_advisor.graph.op import CONTROL_PORT, Total
 from placement_advisor.units import format_bytes, format_ns
 
@@ -197,26 +196,11 @@ def exposed_by_device(
     runs: Iterable[OpRun], copies: Iterable[CopyInterval], devices: Iterable[str]
 ) -> dict[str, int]:
     """Return the time in which each device waits for copies and computes nothing."""
-    computing, in_flight = _computing(runs), _in_flight(copies)
+    computing = intervals_by_key((run.device, (run.start_ns, run.end_ns)) for run in runs)
+    in_flight = intervals_by_key((copy.target, (copy.start_ns, copy.end_ns)) for copy in copies)
     return {
         device: intervals_length_outside(in_flight[device], computing[device]) for device in devices
     }
-
-
-def hidden_ns(runs: Iterable[OpRun], copies: Iterable[CopyInterval], device: str) -> int:
-    """Return the time in which a copy is on its way to a device that computes."""
-    spans = _in_flight(copies)[device]
-    return intervals_length(merged_intervals(spans)) - intervals_length_outside(
-        spans, _computing(runs)[device]
-    )
-
-
-def _computing(runs: Iterable[OpRun]) -> defaultdict[str, list[Interval]]:
-    return intervals_by_key((run.device, (run.start_ns, run.end_ns)) for run in runs)
-
-
-def _in_flight(copies: Iterable[CopyInterval]) -> defaultdict[str, list[Interval]]:
-    return intervals_by_key((copy.target, (copy.start_ns, copy.end_ns)) for copy in copies)
 
 
 # More names than these no reader of a report takes in; the rest is summed by kind.
@@ -338,12 +322,6 @@ class Schedule:
     def copies(self) -> tuple[CopyInterval, ...]:
         """What crosses, as a profile shows it: the hops of a collective are one copy per device."""
         return copy_intervals(self.transfers)
-
-    @property
-    def waits_longest(self) -> str | None:
-        """Of the devices that copies go to, the one that waits longest; None without copies."""
-        targets = sorted({copy.target for copy in self.copies})
-        return max(targets, key=lambda device: self.exposed_by_device[device], default=None)
 
     @property
     def exposed_ns(self) -> int:
@@ -485,12 +463,12 @@ class PathStep:
     """A part of the critical path."""
 
     kind: PathKind
-    what: Text
+    what: str
     """Op, tensor (`op:port`), control signal (`^op`), or the overhead in words."""
-    where: Text
+    where: str
     """Device, or `source → target` of a copy."""
-    start_ns: Ns
-    end_ns: Ns
+    start_ns: int
+    end_ns: int
 
     @property
     def time_ns(self) -> int:
@@ -512,14 +490,6 @@ _Work = OpRun | _Launch | tuple[Transfer, bool]
 def critical_path(graph: OpGraph, schedule: Schedule, cluster: Cluster) -> tuple[PathStep, ...]:
     """Return the parts in order; they add up to the step time."""
     return _Walk(graph, schedule).back(cluster)
-
-
-def time_by_kind(path: Iterable[PathStep]) -> dict[PathKind, int]:
-    """Return the time that the path spends on each kind."""
-    total = dict.fromkeys(PathKind, 0)
-    for step in path:
-        total[step.kind] += step.time_ns
-    return total
 
 
 class _Walk:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.measurement.verification import from_other_values
-from placement_advisor.processes.calls import CallFailure, expect
+from placement_advisor.processes.calls import CALL_LIMIT_S, CallFailure, expect
 from placement_advisor.processes.children import Child
 from placement_advisor.testbed import testbed as testbeds
 from placement_advisor.tf.calls import mirrored, runner
@@ -206,7 +206,7 @@ class MirroredTestbed:
             lambda child: child.start(
                 mirrored.prepare, *sent[child.name], self._created, self._captured
             ),
-            max(testbeds.CALL_LIMIT_S, self._source.capture_timeout_s),
+            max(CALL_LIMIT_S, self._source.capture_timeout_s),
         )
         if isinstance(prepared, CallFailure):
             return prepared
@@ -264,7 +264,7 @@ class MirroredTestbed:
     def _first(
         self,
         begin: Callable[[Callee], PendingCall[_Returned]],
-        time_limit_s: float = testbeds.CALL_LIMIT_S,
+        time_limit_s: float = CALL_LIMIT_S,
     ) -> _Returned | CallFailure:
         """Return the first process's answer to what all are asked; see `_all`."""
         answers = self._all(begin, time_limit_s)
@@ -273,7 +273,7 @@ class MirroredTestbed:
     def _all(
         self,
         begin: Callable[[Callee], PendingCall[_Returned]],
-        time_limit_s: float = testbeds.CALL_LIMIT_S,
+        time_limit_s: float = CALL_LIMIT_S,
     ) -> list[_Returned] | CallFailure:
         """Call a function in all processes at once, for they wait for each other.
 

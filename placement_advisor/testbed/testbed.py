@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.machine import testbed_plan
 from placement_advisor.machine.this_machine import free_ports
-from placement_advisor.processes.calls import CallFailure, FailureCause, expect
+from placement_advisor.processes.calls import CALL_LIMIT_S, CallFailure, FailureCause, expect
 from placement_advisor.processes.children import Child, ChildError
 from placement_advisor.profile import worker_steps
 from placement_advisor.tf.calls import runner
@@ -195,8 +195,6 @@ _Returned = TypeVar("_Returned")
 # The program that is the step as it was traced; a split of the batch is another one.
 STEP = "step"
 HAVE_WORKERS = frozenset({testbed_plan.TestbedKind.WORKERS, testbed_plan.TestbedKind.HOSTS})
-# A candidate's steps are few enough to take seconds.
-CALL_LIMIT_S = 300.0
 # Judgement: variables are brought to their devices, which takes as long as some steps.
 _PREPARING = 4
 

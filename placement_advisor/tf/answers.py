@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from placement_advisor.graph.op import UPDATE_KINDS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
 
 
 AUTO_JIT, MIXED_PRECISION = "tf.config.optimizer.set_jit", "auto_mixed_precision"
-# Kinds of ops that assign variables begin with these.
-UPDATES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
 # Ops that call a function of Python, which only the process can do that has traced it.
 PYTHON_CALLS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
@@ -160,7 +160,9 @@ class Traced:
         return {
             op.variable: self.stack_of[op.name][0]
             for op in self.graph.ops
-            if op.variable is not None and op.kind.startswith(UPDATES) and op.name in self.stack_of
+            if op.variable is not None
+            and op.kind.startswith(UPDATE_KINDS)
+            and op.name in self.stack_of
         }
 
 

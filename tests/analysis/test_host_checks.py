@@ -7,8 +7,8 @@ import jsonschema
 import pytest
 from examined_hosts import host, two_hosts
 
-from placement_advisor.analysis import host_doctor
-from placement_advisor.analysis.host_doctor import RouteResult, all_checks, next_step
+from placement_advisor.analysis import doctor_hosts
+from placement_advisor.analysis.doctor_hosts import RouteResult, all_checks, next_step
 from placement_advisor.analysis.hosts import (
     HostRequest,
     HostSource,
@@ -53,10 +53,10 @@ def change(found, host, part, **changes):
 @pytest.mark.parametrize(("names", "count"), [(("a", "b"), 1), (("a", "localhost"), 0)])
 def test_no_import_of_the_commands_own_counts_as_load_of_this_machine(names, count, monkeypatch):
     begun = []
-    monkeypatch.setattr(host_doctor, "preload", lambda: begun.append(1))
+    monkeypatch.setattr(doctor_hosts, "preload", lambda: begun.append(1))
     hosts = [SimpleNamespace(name=name, child=str) for name in names]
     found = two_hosts()
-    started = host_doctor._start_workers(found, [*zip(found.hosts, hosts, strict=True)])
+    started = doctor_hosts._start_workers(found, [*zip(found.hosts, hosts, strict=True)])
     assert [each.worker for each in started] == [f"{name}:0" for name in names]
     assert len(begun) == count
 

@@ -7,7 +7,7 @@ import pytest
 from placement_advisor.check.causes import Scopes, move_texts, read_scopes
 from placement_advisor.check.code_lines import CodeLines, from_stacks
 from placement_advisor.check.lock_record import Move, Part
-from placement_advisor.check.problems import Place
+from placement_advisor.check.problem_codes import Place
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware

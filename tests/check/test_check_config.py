@@ -4,7 +4,7 @@ import pytest
 
 from placement_advisor.check.causes import STEP_TOLERANCE, Limits
 from placement_advisor.check.lock_file import ModelConfig, find_config, read_config
-from placement_advisor.check.problems import Place
+from placement_advisor.check.problem_codes import Place
 from placement_advisor.errors import AdvisorError
 
 FULL = """\

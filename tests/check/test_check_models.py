@@ -8,7 +8,7 @@ from placement_advisor.candidates import references
 from placement_advisor.check.check_models import CheckOptions, _compile, check_models
 from placement_advisor.check.lock_file import read_config
 from placement_advisor.check.lock_record import Part
-from placement_advisor.check.problems import ProblemCode, Status
+from placement_advisor.check.problem_codes import ProblemCode, Status
 from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware

@@ -7,7 +7,7 @@ import pytest
 from placement_advisor.candidates import references
 from placement_advisor.check.code_lines import CodeLines, code_lines, from_stacks, with_placement
 from placement_advisor.check.lock_record import Cut, Part
-from placement_advisor.check.problems import Place
+from placement_advisor.check.problem_codes import Place
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph

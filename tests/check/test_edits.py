@@ -9,7 +9,7 @@ from edits import HARMFUL, HARMLESS
 from placement_advisor.check.causes import MEMORY_TOLERANCE, STEP_TOLERANCE
 from placement_advisor.check.check_models import CheckOptions, check_models
 from placement_advisor.check.lock_file import lock_text, read_config, read_lock
-from placement_advisor.check.problems import CheckResult, ProblemCode, Status
+from placement_advisor.check.problem_codes import CheckResult, ProblemCode, Status
 from placement_advisor.report.check_report import check_as_text
 from placement_advisor.testbed.benchmark import SilentProgress
 

@@ -12,7 +12,7 @@ from placement_advisor.check.check_step import JudgeContext, Judgement, Predicte
 from placement_advisor.check.code_lines import from_stacks
 from placement_advisor.check.lock_record import Part, PredictedVerdict, with_devices
 from placement_advisor.check.placements import PlacementFreedom
-from placement_advisor.check.problems import MAX_CULPRITS, Place, ProblemCode
+from placement_advisor.check.problem_codes import MAX_CULPRITS, Place, ProblemCode
 
 MOVED = record(
     placed="c0",

@@ -12,7 +12,7 @@ from edits import TAPE
 
 from placement_advisor.check.check_models import CheckOptions, check_models
 from placement_advisor.check.lock_file import read_config
-from placement_advisor.check.problems import Status
+from placement_advisor.check.problem_codes import Status
 from placement_advisor.report import check_report  # noqa: F401 - numpy cannot be imported twice
 from placement_advisor.testbed.benchmark import SilentProgress
 

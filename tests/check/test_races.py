@@ -15,7 +15,7 @@ from placement_advisor.check.check_measured import (
     slowdown_test,
     with_measured,
 )
-from placement_advisor.check.problems import ModelResult, Place, Problem, ProblemCode, Status
+from placement_advisor.check.problem_codes import ModelResult, Place, Problem, ProblemCode, Status
 from placement_advisor.measurement.measurement import Interval
 
 STEP_NS = 20_000_000

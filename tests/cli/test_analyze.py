@@ -538,7 +538,7 @@ def test_inference_of_another_batch_size_can_be_asked_for(analyze, advisor, two_
     graph = str(tmp_path / "model.graph.json.gz")
     assert advisor("trace", str(two_towers), "--mode", "infer", "-o", graph, "-q").code == 0
     towers = str(found.folder / "placements" / "towers.json")
-    error = refusal(advisor("simulate", graph, "--placement", towers))
+    error = refusal(advisor("graph", graph, "--format", "mermaid", "--placement", towers))
     assert "this one: the batch was 16, and is 32 here\n" in error
 
 

@@ -9,7 +9,7 @@ import pytest
 from command_runs import LAUNCH, run_here
 
 from placement_advisor.analysis.findings.rules import RULES
-from placement_advisor.check.problems import EXPLANATIONS, ProblemCode, Status
+from placement_advisor.check.problem_codes import EXPLANATIONS, ProblemCode, Status
 
 ROOT = Path(__file__).parents[2]
 

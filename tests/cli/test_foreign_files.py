@@ -13,7 +13,7 @@ from placement_advisor.files.contract import json_text
 from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.report.pictures.layer_layout import layer_map
-from placement_advisor.report.tensorboard.tab import Overview
+from placement_advisor.report.tensorboard.tab_data import Overview
 
 # Whoever opens a pipe without care waits for ever.
 LIMIT_S = 120
@@ -30,9 +30,7 @@ OF_SAMPLE = json_text(Overview.of(sample(), layer_map(OpGraph((), ()))))
 READS = {
     "graph": "graph {file}.graph.json.gz",
     "placement-of-graph": f"graph {GRAPH} --placement {{file}}.json --format mermaid",
-    "simulate": "simulate {file}.graph.json.gz --placement p.json",
-    "placement": f"simulate {GRAPH} --placement {{file}}.json",
-    "cluster": f"simulate {GRAPH} --placement p.json --hardware {{file}}.toml",
+    "cluster": f"search {GRAPH} --hardware {{file}}.toml",
     "search": "search {file}.json",
     "settings": "check --config {file}.toml",
     "lock": "check --graphs-only --config lock/pyproject.toml",

@@ -13,7 +13,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.chrome_trace import list_start, members, read_chrome_trace
 from placement_advisor.profile.copy_names import CopyKind
 from placement_advisor.profile.device_trace import DeviceUse, Route
-from placement_advisor.profile.file_format import FileFormat
+from placement_advisor.profile.formats import FileFormat
 from placement_advisor.profile.totals import totals_of
 
 

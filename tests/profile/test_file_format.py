@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.device_trace import DeviceUse
-from placement_advisor.profile.file_format import FileFormat, format_of, recorded_run
+from placement_advisor.profile.formats import FileFormat, format_of, recorded_run
 from placement_advisor.profile.read_profile import read_profile
 from placement_advisor.profile.recorded_ops import read_recorded
 from placement_advisor.profile.xplane import Event, Line, Plane, write_planes

@@ -5,7 +5,7 @@ import pytest
 from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.copy_names import CopyKind
 from placement_advisor.profile.device_trace import DeviceUse, Route
-from placement_advisor.profile.file_format import FileFormat
+from placement_advisor.profile.formats import FileFormat
 from placement_advisor.profile.gpu_tables import gpu_trace, summary_totals
 from placement_advisor.profile.totals import totals_of
 

@@ -17,7 +17,7 @@ from placement_advisor.check.lock_record import (
     Record,
     difference,
 )
-from placement_advisor.check.problems import (
+from placement_advisor.check.problem_codes import (
     CheckResult,
     Effect,
     ModelResult,

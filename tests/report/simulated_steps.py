@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from sample_values import costs_of, links_between
 
-from placement_advisor.cost.table import CostBasis, CostTable
+from placement_advisor.cost.table import CostBasis
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster, CopyWork, Device, Dispatch
-from placement_advisor.simulator.simulator import Origin, simulation
+from placement_advisor.simulator.simulator import Simulator
 
 US = 1_000
 BOTH = frozenset({"CPU", "GPU"})
@@ -52,19 +52,12 @@ PLACEMENT = Placement(
 )
 
 
-def two_gpus(memory_bytes=16_000_000_000):
+def _two_gpus():
     """Return two cards and a host that works on the copies it sends and receives."""
     names = ("GPU:0", "GPU:1", "CPU:0")
     return Cluster(
         devices=tuple(
-            Device(
-                name=name,
-                kind="GPU",
-                host="CPU:0",
-                memory_bytes=memory_bytes,
-                launch_overhead_ns=US,
-            )
-            for name in names[:2]
+            Device(name=name, kind="GPU", host="CPU:0", launch_overhead_ns=US) for name in names[:2]
         ),
         hosts=(Device(name="CPU:0", kind="CPU"),),
         links=tuple(
@@ -78,21 +71,10 @@ def two_gpus(memory_bytes=16_000_000_000):
 _TIMES_US = {"lookup": 30, "user": 200, "item": 180, "dot": 10, "count": 2}
 
 
-def towers(*, cluster=None, renamed=None, user_layer="user"):
-    """Simulate the towers, one on each card."""
-    cluster = cluster or two_gpus()
-    times_ns = {name: time_us * US for name, time_us in _TIMES_US.items()}
-    rough = costs_of({"count": times_ns.pop("count")}, CostBasis.GUESSED)
-    costs = CostTable(costs={**costs_of(times_ns, CostBasis.ROOFLINE).costs, **rough.costs})
-    return simulation(
-        towers_graph(user_layer),
-        PLACEMENT,
-        costs.everywhere(cluster),
-        cluster,
-        Origin(
-            graph_file="towers.graph.json.gz",
-            placement_file="placements/towers.json",
-            machine="2xV100",
-            renamed=renamed or {},
-        ),
+def towers():
+    """Return the schedule of the towers, one on each card."""
+    cluster = _two_gpus()
+    costs = costs_of(
+        {name: time_us * US for name, time_us in _TIMES_US.items()}, CostBasis.ROOFLINE
     )
+    return Simulator(towers_graph(), costs.everywhere(cluster), cluster).schedule(PLACEMENT)

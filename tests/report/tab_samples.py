@@ -16,7 +16,7 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.measurement.measurement import Activity
-from placement_advisor.report.tensorboard.tab import Tab
+from placement_advisor.report.tensorboard.tab_data import Tab
 from placement_advisor.simulator.simulator import Simulator
 
 DEVICES = ("worker:0", "worker:1")

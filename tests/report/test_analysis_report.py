@@ -23,7 +23,7 @@ from placement_advisor.report.pictures.canvas import INK, SIGNS, save
 from placement_advisor.report.pictures.layer_layout import layer_map
 from placement_advisor.report.pictures.result_plots import draw_break_even
 from placement_advisor.report.statements import input_line, scaling_lines
-from placement_advisor.report.tensorboard.tab import Overview, Tab, read_overview
+from placement_advisor.report.tensorboard.tab_data import Overview, Tab, read_overview
 from placement_advisor.report.terminal import screen
 from placement_advisor.results.analysis import scaling
 from placement_advisor.simulator.break_even import BreakEvenOutcome

@@ -32,7 +32,7 @@ from sample_check import (
     passed,
 )
 
-from placement_advisor.check.problems import Place, Problem, ProblemCode
+from placement_advisor.check.problem_codes import Place, Problem, ProblemCode
 from placement_advisor.report.check_report import (
     MAX_ANNOTATIONS,
     MAX_BYTES,

@@ -109,7 +109,7 @@ def test_activities_are_the_costliest_and_figures_claim_no_more_than_is_known():
     assert [row.cells[-1] for row in rows] == ["MatMul", "Conv2D", "small copy"]
     assert [row.is_copy for row in rows] == [False, False, True]
     assert rows[0].cells == ("60.00%", "600 ns", "2", "300 ns", "1 ns", "600 ns", "MatMul")
-    schedule = towers().schedule
+    schedule = towers()
     assert figure_lines(1_000, schedule) == ["1.00 µs", "4 copies, ≥ 3.20 kB", "41.6 µs exposed"]
     unknown = [copy for copy in schedule.transfers if copy.size_bytes is None]
     assert figure_lines(1_000, replace(schedule, transfers=tuple(unknown)))[1] == "1 copy, ?"

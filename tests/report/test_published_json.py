@@ -19,7 +19,6 @@ from op_graphs import graphs
 from sample_break_even import FOUND, with_break_even
 from sample_calibration import IN_ONE_PROCESS, W0, W1, WORKERS, copy, summary_of
 from sample_hosts import summary_of_hosts
-from simulated_steps import towers
 from summary_graphs import op, traced_as_tiny, training_step
 
 from placement_advisor.files.contract import json_text, plain
@@ -31,7 +30,7 @@ from placement_advisor.results.analysis import Analysis
 from placement_advisor.results.check import Check
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.results.machine import Calibration
-from placement_advisor.results.steps import Simulation, Trace
+from placement_advisor.results.steps import Trace
 from placement_advisor.tf.answers import LeftOut
 
 VALIDATORS = {name: jsonschema.Draft202012Validator(load_schema(name)) for name in TYPES}
@@ -53,7 +52,6 @@ PUBLISHED = {
     "calibration_sample": Calibration.of(summary_of(WORKERS)),
     "calibration_hosts": Calibration.of(summary_of_hosts()),
     "check_sample": Check.of(sample_check.sample()),
-    "simulation_sample": Simulation.of(towers(renamed={"worker:0": "GPU:0"})),
     "trace_sample": traced(training_step()),
     "trace_structured": traced(STRUCTURED),
 }
@@ -120,13 +118,7 @@ def test_what_was_not_measured_or_is_not_known_is_null_or_absent(analysis):
     )
 
 
-def test_simulated_times_add_up_and_a_trace_says_what_is_left_out_or_not_there():
-    content = told(PUBLISHED["simulation_sample"])
-    parts = ("compute", "copy_work", "before_first", "waits_for_copy", "waits_for_launch")
-    parts = (*parts, "waits_for_device", "after_last")
-    for device in content["devices"]:
-        assert sum(device[f"{part}_ns"] for part in parts) == content["step_ns"]
-    assert sum(content["path_ns"].values()) == content["step_ns"]
+def test_a_trace_says_what_is_left_out_or_not_there():
     left_out = LeftOut(jit_compile=True, steps_per_call=4, summaries=2)
     content = told(traced(training_step(), left_out=left_out))
     assert content["model"]["left_out"] == list(left_out.told())

@@ -28,7 +28,7 @@ from placement_advisor.report.pictures.layer_layout import layer_map
 from placement_advisor.report.pictures.result_plots import draw_comparison
 from placement_advisor.report.pictures.timeline_plot import busy_ns, draw_timeline, steps_of
 from placement_advisor.report.statements import FAMILY_WORDS, MEDIAN_OF, MODELS, expected_error
-from placement_advisor.report.tensorboard.tab import Details, Overview
+from placement_advisor.report.tensorboard.tab_data import Details, Overview
 from placement_advisor.report.terminal import screen
 from placement_advisor.results.analysis import PUBLISHED_STEPS, GpuTimes
 from placement_advisor.units import format_ns, format_share

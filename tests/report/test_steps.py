@@ -5,66 +5,21 @@ import pytest
 from hypothesis import given
 from layer_models import model
 from op_graphs import graphs
-from simulated_steps import towers, two_gpus
 from summary_graphs import HOST, edge, op, traced_as_tiny, training_step
 
-from placement_advisor.cost.table import CostBasis
 from placement_advisor.graph.graph_summary import summarize
 from placement_advisor.graph.op import CONTROL_PORT
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.machine.devices import Basis
-from placement_advisor.report.steps import render_graph, render_simulation, render_trace
+from placement_advisor.report.steps import render_graph, render_trace
 from placement_advisor.tf.answers import LeftOut
 
 GOLDEN = Path(__file__).parent / "golden"
-NAMES = {"worker:0": "GPU:0", "worker:1": "GPU:1"}
-
-
-def test_a_simulation_is_told_with_what_does_not_fit_and_what_costs_rest_on():
-    assert render_simulation(towers(renamed=NAMES)) == (GOLDEN / "simulation_sample.txt").read_text(
-        encoding="utf-8"
-    )
-    text = render_simulation(towers(cluster=two_gpus(memory_bytes=5_000)))
-    assert "5.60 kB  GPU:0: does not fit, it has 5.00 kB\n" in text
-    assert text.count("does not fit") == 1
-    assert "does not fit" not in render_simulation(towers(cluster=two_gpus(memory_bytes=None)))
-    shares = {
-        CostBasis.MEASURED: 0.0,
-        CostBasis.KERNEL: 0.3,
-        CostBasis.KERNEL_ASSUMED: 0.2,
-        CostBasis.ROOFLINE: 0.4,
-        CostBasis.GUESSED: 0.1,
-    }
-    line = render_simulation(replace(towers(), basis_shares=shares)).splitlines()[3]
-    assert line == (
-        "costs        assumed: formulas fitted to GPU kernels for 50.0 % of the compute time, and "
-        "formulas fitted to other kernels for 20.0 %. A roofline from the devices' figures for "
-        "the others; 10.0 % of the compute time is a guess from what is known of an op"
-    )
-
-
-@pytest.mark.parametrize(
-    ("measured", "says"),
-    [(0, "every figure assumed"), (2, "2 of 6 links measured"), (6, "1 host, links measured")],
-)
-def test_what_is_measured_is_not_called_assumed(measured, says):
-    cluster = two_gpus()
-    known = tuple(replace(link, basis=Basis.MEASURED) for link in cluster.links[:measured])
-    links = (*known, *cluster.links[measured:])
-    text = render_simulation(towers(cluster=replace(cluster, links=links)))
-    assert says in text
-    assert ("every figure assumed" in text) == (measured == 0)
 
 
 def test_names_cannot_drive_a_terminal():
-    told = towers()
-    evil = replace(told.origin, graph_file="a\x1b[31m.gz\nstep")
-    text = render_simulation(replace(told, origin=evil))
-    assert "\x1b" not in text
+    summary = summarize(OpGraph([op("a\x1b[31m\nb", "While", layer="\x07")], []))
+    text = render_graph(summary, graph_file="a\x1b[31m.gz\nstep")
     assert "graph        a�[31m.gz step, fingerprint" in text
-    text = render_graph(
-        summarize(OpGraph([op("a\x1b[31m\nb", "While", layer="\x07")], [])), graph_file="g"
-    )
     assert "\x1b" not in text
     assert "\x07" not in text
 

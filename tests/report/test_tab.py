@@ -19,7 +19,7 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.measurement.measurement import Interval
 from placement_advisor.report.html_file import report_html
 from placement_advisor.report.pictures.layer_layout import layer_map
-from placement_advisor.report.tensorboard.tab import (
+from placement_advisor.report.tensorboard.tab_data import (
     Candidate,
     Details,
     Overview,
@@ -134,7 +134,7 @@ def test_a_finding_has_its_place_and_its_page_and_an_empty_profile_says_so():
 
 
 def test_what_is_not_known_or_not_measured_is_none_or_left_out():
-    split = replace(sample().candidates[1], predicted=towers().schedule, measured=None)
+    split = replace(sample().candidates[1], predicted=towers(), measured=None)
     assert Candidate.of(split, DEVICES).figures[1][0].endswith(", ≥ 3.20 kB")
     shown = details(split, ("GPU:0", "GPU:1"))
     assert [(name, size) for name, _, size, _ in table(shown.tensors).rows] == [

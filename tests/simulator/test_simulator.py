@@ -23,15 +23,12 @@ from placed_steps import (
     wired,
 )
 
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import PlacementError
-from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.machine.devices import Cluster, CopyWork, Device, Dispatch, Sharing
+from placement_advisor.machine.devices import CopyWork, Dispatch, Sharing
 from placement_advisor.measurement.invariants import schedule_violations
 from placement_advisor.simulator.arrays import Repetition
-from placement_advisor.simulator.schedule import hidden_ns
-from placement_advisor.simulator.simulator import Origin, simulation
 
 
 def chain_of_three(*devices, costs=MappingProxyType({"x": 10, "y": 10, "z": 10}), **cluster):
@@ -263,7 +260,7 @@ def test_ops_go_before_copy_work_until_the_quantum_is_over(quantum_ns, order):
 
 
 @given(placed_steps(hosts=True))
-def test_exposed_and_hidden_time_equal_a_count_of_single_nanoseconds(step):
+def test_exposed_time_equals_a_count_of_single_nanoseconds(step):
     schedule = step.simulate()
     assert schedule_violations(schedule) == ()
     for device in step.cluster.place_names():
@@ -276,7 +273,6 @@ def test_exposed_and_hidden_time_equal_a_count_of_single_nanoseconds(step):
             if run.device == device:
                 computing |= set(range(run.start_ns, run.end_ns))
         assert schedule.exposed_by_device[device] == len(coming - computing)
-        assert hidden_ns(schedule.runs, schedule.copies, device) == len(coming & computing)
     assert schedule.exposed_ns == max(schedule.exposed_by_device.values())
 
 
@@ -303,16 +299,6 @@ def test_the_compiled_schedule_is_that_of_the_plain_twin(step):
     assert step.simulator().step_ns(step.placement) == oracle.step_ns
 
 
-def simulated(*costs):
-    """Return what is told of ops of these costs, one after the other on one device."""
-    graph = OpGraph([Op(f"op{i}", "MatMul") for i in range(len(costs))], [])
-    table = CostTable(costs={op.name: cost for op, cost in zip(graph.ops, costs, strict=True)})
-    placement = place(dict.fromkeys((op.name for op in graph.ops), "a"))
-    cluster = Cluster(devices=(Device(name="a", kind="CPU"),), links=())
-    origin = Origin(graph_file="", placement_file="", machine="", renamed={})
-    return simulation(graph, placement, {"a": table}, cluster, origin)
-
-
 def test_a_step_with_copies_of_an_op_by_hand():
     ops = {"x": ("b", 100, 8), "y": ("a", 200, 50), "z": ("a", 30, 4), "end": ("a", 5)}
     step = wired(ops, "x -> y, y -> z, z -> end")
@@ -323,20 +309,3 @@ def test_a_step_with_copies_of_an_op_by_hand():
     assert (found.op.tolist(), found.place.tolist()) == ([0, 1, 2, 2, 3], [1, 0, 0, 1, 0])
     # x and its way to a, y, the way of its tensor to b, z there, and the way of that back.
     assert found.step_ns == 100 + 18 + 200 + 60 + 30 + 14 + 5
-
-
-def test_shares_of_the_time_say_where_costs_come_from():
-    measured = OpCost(time_ns=500, basis=CostBasis.MEASURED)
-    again = OpCost(time_ns=200, basis=CostBasis.MEASURED)
-    guessed = OpCost(time_ns=300, basis=CostBasis.GUESSED)
-    # 500 + 200 of 1,000 ns are measured.
-    found = simulated(measured, guessed, again).basis_shares
-    assert found[CostBasis.MEASURED] == pytest.approx(0.7)
-    assert found[CostBasis.GUESSED] == pytest.approx(0.3)
-    assert sum(found.values()) == pytest.approx(1)
-
-
-def test_a_step_that_takes_no_time_has_no_shares():
-    found = simulated(OpCost(time_ns=0, basis=CostBasis.MEASURED)).basis_shares
-    assert set(found) == set(CostBasis)
-    assert set(found.values()) == {0}

@@ -12,10 +12,10 @@ from placement_advisor.candidates.batch_split.split_graph import Merge
 from placement_advisor.errors import TestbedError
 from placement_advisor.measurement.verification import AppliedUpdate, StepResults
 from placement_advisor.tf.deterministic_graph import relative_difference, rounded
+from placement_advisor.tf.run.mirrored import unexchanged
 from placement_advisor.tf.split_merging import Repeated, merges
 from placement_advisor.tf.trace.nodes import Node
 from placement_advisor.tf.verifier import read_results, save_results
-from placement_advisor.tf.watched_step import unexchanged
 
 
 def test_difference_is_relative_to_the_largest_value_also_of_small_floats():

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from placement_advisor.tf.answers import UPDATES, SourceLine
+from placement_advisor.graph.op import UPDATE_KINDS
+from placement_advisor.tf.answers import SourceLine
 from placement_advisor.tf.load import session_step
 from placement_advisor.tf.load.eager_step import EagerLoop, Recording
 
@@ -701,8 +702,8 @@ def _touches(function: Any, args: Any, kwargs: Any) -> VariableAccess:
     graph = function.get_concrete_function(*args, **kwargs).graph
     bodies = [node for each in graph.as_graph_def().library.function for node in each.node_def]
     outer = {id(inner): id(outer) for outer, inner in graph.captures}
-    assigning = [op for op in graph.get_operations() if op.type.startswith(UPDATES)]
-    if any(node.op.startswith(UPDATES) for node in bodies):  # Within a loop or conditional.
+    assigning = [op for op in graph.get_operations() if op.type.startswith(UPDATE_KINDS)]
+    if any(node.op.startswith(UPDATE_KINDS) for node in bodies):  # Within a loop or conditional.
         assigned = {id(variable.handle) for variable in graph.variables}
     else:
         assigned = {outer[id(op.inputs[0])] for op in assigning if id(op.inputs[0]) in outer}

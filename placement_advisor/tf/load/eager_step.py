@@ -20,7 +20,8 @@ from tensorflow.python.eager.polymorphic_function.atomic_function import AtomicF
 from tensorflow.python.framework import op_callbacks, op_def_library, op_def_registry, ops
 
 from placement_advisor.errors import ModelError
-from placement_advisor.tf.answers import PYTHON_CALLS, UPDATES, SourceLine
+from placement_advisor.graph.op import UPDATE_KINDS
+from placement_advisor.tf.answers import PYTHON_CALLS, SourceLine
 from placement_advisor.tf.load.model_source import shown_line
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ class Recording:
             self._readers[each].append(op)
 
     def _updates(self, op: Op) -> bool:
-        return op.kind.startswith(UPDATES) and not self._trained.isdisjoint(op.inputs[:1])
+        return op.kind.startswith(UPDATE_KINDS) and not self._trained.isdisjoint(op.inputs[:1])
 
     def _begin_of_body(self, first: int, stop: int) -> int:
         """Return where, behind the last update, the line comes that stands first of all."""

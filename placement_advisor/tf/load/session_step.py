@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 
 from placement_advisor.errors import ModelError
-from placement_advisor.tf.answers import UPDATES
+from placement_advisor.graph.op import UPDATE_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -218,7 +218,7 @@ def runner_of(
     def trace(specs: Any) -> Any:
         function = tf.compat.v1.wrap_function(lambda *given: compute(given), tf.nest.flatten(specs))
         effects = (op for op in function.graph.get_operations() if op.op_def.is_stateful)
-        function.graph.control_outputs = [op for op in effects if op.type.startswith(UPDATES)]
+        function.graph.control_outputs = [op for op in effects if op.type.startswith(UPDATE_KINDS)]
         return function
 
     return compute, trace if has_v1_control_flow(step.graph) else None

@@ -18,12 +18,12 @@ from placement_advisor.graph.op import (
     CALL_KINDS,
     COUNTING_KINDS,
     LOOP_KINDS,
+    UPDATE_KINDS,
     Inside,
     WorkBasis,
 )
 from placement_advisor.graph.op_work.signature import NO_WORK, Work
 from placement_advisor.graph.op_work.work import work_of
-from placement_advisor.tf.answers import UPDATES
 from placement_advisor.tf.trace.constant_values import (
     after_trips,
     constant_values,
@@ -430,7 +430,7 @@ class Bodies:
         values = constant_values(nodes)
         works = []
         members = {node.name for node in nodes}
-        updates = any(node.kind.startswith(UPDATES) for node in nodes)
+        updates = any(node.kind.startswith(UPDATE_KINDS) for node in nodes)
         opened: dict[str, Inside | None] = {}
         for node in nodes:
             note_list(node, lists, values)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from machines import HOUR_NS, KEPT, LAPTOP, SERVER
 
-from placement_advisor.machine.machine_checks import State, check_all, next_command
+from placement_advisor.machine.doctor_checks import State, check_all, next_command
 from placement_advisor.machine.machine_facts import Package, Unmet
 from placement_advisor.machine.nvidia import Gpus
 from placement_advisor.machine.this_machine import Cores, OtherWork

@@ -7,7 +7,7 @@ import pytest
 from machines import LAPTOP, SERVER
 
 from placement_advisor.files.contract import plain
-from placement_advisor.machine.machine_checks import Check, State
+from placement_advisor.machine.doctor_checks import Check, State
 from placement_advisor.report.doctor_text import check_facts, render_doctor
 from placement_advisor.report.document import text_lines
 from placement_advisor.results.contracts import load_schema

@@ -10,7 +10,7 @@ from simulated_steps import towers_graph
 
 from placement_advisor.files.output import LOG_FOLDER
 from placement_advisor.report.html_file import report_html
-from placement_advisor.report.tensorboard.tab import Tab
+from placement_advisor.report.tensorboard.tab_data import Tab
 
 UNFOLD = """() => {
   for (const each of document.querySelectorAll('details:has(> summary > h2)')) each.open = true;

@@ -17,7 +17,7 @@ from tab_samples import write_sample
 
 from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.report.html_file import bundle, report_html
-from placement_advisor.report.tensorboard.tab import compact, read_details, read_overview
+from placement_advisor.report.tensorboard.tab_data import compact, read_details, read_overview
 
 MOST_BYTES = 2_000_000
 NAME = "</script><!--<script>alert(1)</script>'\"&\u202e"

@@ -114,7 +114,7 @@ def test_a_simulated_step_has_planes_with_ops_and_copies_and_stands_above_the_me
 
 
 def test_a_copy_of_unknown_size_states_none(tmp_path):
-    candidate = replace(sample().candidates[1], predicted=towers().schedule)
+    candidate = replace(sample().candidates[1], predicted=towers())
     write_profile_runs(replace(sample(), candidates=(candidate,)), tmp_path)
     plane = planes_of(tmp_path, "towers", "simulated")["/device:GPU:1 GPU:1"]
     (event,) = plane.lines[2].events

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.hosts import addresses_of, host_share, uses_gpus
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.output import scratch_folder
-from placement_advisor.machine import clock_range, machine_checks
+from placement_advisor.machine import clock_range, doctor_checks
 from placement_advisor.machine.nvidia import common_name
 from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
 from placement_advisor.machine.this_machine import core_slots
@@ -255,7 +255,7 @@ _HOSTS_OF_A_WAY = 2
 NEXT_STEP = "advisor analyze MODEL.py, with these hosts"
 
 
-def all_checks(found: HostsExamined) -> tuple[machine_checks.Check, ...]:
+def all_checks(found: HostsExamined) -> tuple[doctor_checks.Check, ...]:
     """Return all findings."""
     per_host = [check for host in found.hosts for check in host_checks(host, found.link)]
     return (*per_host, *between_checks(found))
@@ -268,7 +268,7 @@ def next_step(found: HostsExamined) -> str:
     return actions[0] if actions else "fix the problems" if blocking else NEXT_STEP
 
 
-def host_checks(host: HostExamined, link: HostLink) -> Iterator[machine_checks.Check]:
+def host_checks(host: HostExamined, link: HostLink) -> Iterator[doctor_checks.Check]:
     """Yield the findings about one host, in a fixed order."""
     if host.answered_ns is None:
         yield _failed_check("reached", host.problem)
@@ -285,10 +285,8 @@ def host_checks(host: HostExamined, link: HostLink) -> Iterator[machine_checks.C
         yield _device_check(host.facts, host.request.devices)
         if host.place is not None:
             cores = len(host.facts.cores)
-            yield machine_checks.load_check(
-                host.place.load, cores, min(host.request.devices, cores)
-            )
-        yield machine_checks.memory_check(host.facts.available_memory_bytes)
+            yield doctor_checks.load_check(host.place.load, cores, min(host.request.devices, cores))
+        yield doctor_checks.memory_check(host.facts.available_memory_bytes)
         yield _clock_check(host, link)
     if host.place is not None:
         yield _address_check(host, host.place)
@@ -297,29 +295,29 @@ def host_checks(host: HostExamined, link: HostLink) -> Iterator[machine_checks.C
         yield _failed_check("use", host.problem)
 
 
-def _failed_check(name: str, problem: AdvisorError | None) -> machine_checks.Check:
+def _failed_check(name: str, problem: AdvisorError | None) -> doctor_checks.Check:
     if problem is None:
         return _problem(name, "it did not answer", None)
     return _problem(name, problem.message, problem.hint)
 
 
-def _ok(name: str, finding: str) -> machine_checks.Check:
-    return machine_checks.Check(name=name, state=machine_checks.State.OK, finding=finding)
+def _ok(name: str, finding: str) -> doctor_checks.Check:
+    return doctor_checks.Check(name=name, state=doctor_checks.State.OK, finding=finding)
 
 
-def _note(name: str, finding: str, action: str | None = None) -> machine_checks.Check:
-    return machine_checks.Check(
-        name=name, state=machine_checks.State.NOTE, finding=finding, action=action
+def _note(name: str, finding: str, action: str | None = None) -> doctor_checks.Check:
+    return doctor_checks.Check(
+        name=name, state=doctor_checks.State.NOTE, finding=finding, action=action
     )
 
 
-def _problem(name: str, finding: str, action: str | None) -> machine_checks.Check:
-    return machine_checks.Check(
-        name=name, state=machine_checks.State.PROBLEM, finding=finding, action=action, blocks=True
+def _problem(name: str, finding: str, action: str | None) -> doctor_checks.Check:
+    return doctor_checks.Check(
+        name=name, state=doctor_checks.State.PROBLEM, finding=finding, action=action, blocks=True
     )
 
 
-def _version_check(versions: dict[str, object]) -> machine_checks.Check:
+def _version_check(versions: dict[str, object]) -> doctor_checks.Check:
     finding = f"advisor {versions['advisor']}, TensorFlow {versions['tensorflow']}, as here"
     python, own = versions.get("python"), platform.python_version()
     finding += f"; Python {python}"
@@ -328,7 +326,7 @@ def _version_check(versions: dict[str, object]) -> machine_checks.Check:
     return _note("versions", f"{finding}, here {own}")
 
 
-def _device_check(facts: HostFacts, devices: int) -> machine_checks.Check:
+def _device_check(facts: HostFacts, devices: int) -> doctor_checks.Check:
     asked = f"{counted(devices, 'device')}, one each"
     if facts.visible_gpus:
         name = common_name(facts.gpus)
@@ -344,7 +342,7 @@ def _device_check(facts: HostFacts, devices: int) -> machine_checks.Check:
     return _problem("devices", finding, action)
 
 
-def _clock_check(host: HostExamined, link: HostLink) -> machine_checks.Check:
+def _clock_check(host: HostExamined, link: HostLink) -> doctor_checks.Check:
     clock = host.clock
     if clock is None:
         action = "profiles over hosts need a clock that never jumps: find what sets it"
@@ -359,7 +357,7 @@ def _clock_check(host: HostExamined, link: HostLink) -> machine_checks.Check:
     return _problem("clock", finding, "set the time of day, as by NTP")
 
 
-def _address_check(host: HostExamined, place: NetworkPlace) -> machine_checks.Check:
+def _address_check(host: HostExamined, place: NetworkPlace) -> doctor_checks.Check:
     if place.interface is not None:
         mtu = "" if place.mtu_bytes is None else f", MTU {place.mtu_bytes:,} bytes"
         return _ok("address", f"{host.address} on {place.interface}{mtu}")
@@ -368,15 +366,15 @@ def _address_check(host: HostExamined, place: NetworkPlace) -> machine_checks.Ch
     return _problem("address", f"{finding}, so that nothing can listen there", action)
 
 
-def _network_check(place: NetworkPlace, link: HostLink) -> machine_checks.Check:
+def _network_check(place: NetworkPlace, link: HostLink) -> doctor_checks.Check:
     if place.has_private_network:
         return _ok("network", "workers can run in a private network that nothing else reaches")
     finding = "no private network can be made for workers"
-    action = f"{machine_checks.ALLOW_NETWORKS}, or, where you trust the network, --link direct"
+    action = f"{doctor_checks.ALLOW_NETWORKS}, or, where you trust the network, --link direct"
     return (_problem if link is HostLink.TLS else _note)("network", finding, action)
 
 
-def between_checks(found: HostsExamined) -> Iterator[machine_checks.Check]:
+def between_checks(found: HostsExamined) -> Iterator[doctor_checks.Check]:
     """Yield the findings about what lies between hosts."""
     known = {host.request: host.facts for host in found.hosts if host.facts is not None}
     try:
@@ -404,7 +402,7 @@ def between_checks(found: HostsExamined) -> Iterator[machine_checks.Check]:
     yield _note("MTU", f"{finding}: frames of one may not pass to the other", action)
 
 
-def _route_check(way: RouteResult, address: str) -> machine_checks.Check:
+def _route_check(way: RouteResult, address: str) -> doctor_checks.Check:
     name = f"{way.source} → {way.target}"
     small_ns = way.tried.small_ns
     if small_ns is None:
