@@ -13,7 +13,6 @@ Left out: layers split among hosts, uneven shares of unequal devices.
 from __future__ import annotations
 
 import gc
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,11 +22,11 @@ from placement_advisor import defaults
 from placement_advisor.analysis import machine_scaling, scaled_steps, target_costs
 from placement_advisor.analysis.assemble import answer_of, candidates_of
 from placement_advisor.analysis.options import AnalyzeOptions
-from placement_advisor.analysis.predictions import bound_of, predict, propose_all
-from placement_advisor.analysis.runs import RunResults, with_candidate
+from placement_advisor.analysis.predictions import bound_of, predict, propose_all, with_searched
+from placement_advisor.analysis.runs import RunResults
 from placement_advisor.analysis.step_costs import assume_costs
 from placement_advisor.analysis.tracing import AnalysisRequest, split_batch, traced_model
-from placement_advisor.candidates import families, pipeline, references, searched, towers
+from placement_advisor.candidates import families, pipeline, references, towers
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
 from placement_advisor.candidates.batch_split.plan import shares_of
 from placement_advisor.candidates.batch_split.split_graph import unsplit
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.hierarchy import Machine, Ring
-    from placement_advisor.solvers.effort import Effort
     from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.answers import TracedSplit
     from placement_advisor.tf.load.model_source import ModelSource
@@ -519,8 +517,7 @@ def compare_hardware(
     try:
         for done, machine in enumerate(machines):
             watcher.working("simulating", done, len(machines))
-            price = None if prices is None else prices[done]
-            found = scaled_machine(machine, traces, price)
+            found = scaled_machine(machine, traces, None if prices is None else prices[done])
             for count in [] if machine.levels else machine.device_counts()[1:]:
                 watcher.working(f"searching placements on {count} devices", done, len(machines))
                 host = machine.host.with_devices(machine.host.device_names()[:count])
@@ -553,18 +550,13 @@ def with_answer(
     target: target_costs.TargetHardware,
 ) -> machine_scaling.MachineScaling:
     """Add what `advisor analyze` answers on some devices, in place of what it did on fewer."""
-    options, cluster, own = request.options, target.cluster, request.traced.requested_device_of
-    others = [family for family in options.families if family != SEARCHED]
-    all_costs = assume_costs(request, target)
-    proposals = propose_all(
-        request.graph, all_costs, others, options.effort, requested_device_of=own
-    )
+    effort, own = request.options.effort, request.traced.requested_device_of
+    others = [family for family in request.options.families if family != SEARCHED]
+    cluster, costs = target.cluster, assume_costs(request, target)
+    proposals = propose_all(request.graph, costs, others, effort, requested_device_of=own)
     predictions = predict(proposals)
     bound = bound_of(predictions)
-    fitting = (p.schedule.step_ns for p in predictions.predicted.values() if p.too_large is None)
-    # Nothing is searched for where no placement takes less than one that is known.
-    if bound.split_ns < min(fitting, default=math.inf):
-        predictions = _with_searched(predictions, options.effort)
+    predictions = with_searched(predictions, bound, effort)
     candidates = candidates_of(predictions, RunResults())
     answer = answer_of(request, predictions, RunResults(), candidates, bound)
     split = next((c for c in candidates if c.name == answer.candidate), None)
@@ -576,18 +568,6 @@ def with_answer(
         row = replace(fewer[0], devices=devices)
     rows = () if row is None else (replace(row, verdict=answer.verdict),)
     return replace(found, rows=(*found.rows, *rows), answer=answer.answer, verdict=answer.verdict)
-
-
-def _with_searched(predictions: Predictions, effort: Effort) -> Predictions:
-    proposals = predictions.proposals
-    found = searched.propose_searched(
-        {name: each for name, each in proposals.answers.items() if name not in proposals.splits},
-        proposals.prices.costs,
-        proposals.simulator,
-        effort,
-        dearer=proposals.prices.doubt.copies,
-    )
-    return predictions if isinstance(found, NotApplicable) else with_candidate(predictions, found)
 
 
 def _scaled_step(

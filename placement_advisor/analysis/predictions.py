@@ -6,6 +6,7 @@ of another graph than the one that was traced, so it has a simulator of its own.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from statistics import median
 from types import MappingProxyType
@@ -292,6 +293,37 @@ def prediction_of(proposals: Proposals, sensitivity: Sensitivity, label: str) ->
         else None,
         weak_step_ns=None if split is None else split.weak_step_ns,
     )
+
+
+def with_candidate(predictions: Predictions, placement: Placement) -> Predictions:
+    """Return the predictions with one more candidate, by costs as they were before runs."""
+    answers = {**predictions.proposals.answers, placement.label: placement}
+    proposals = replace(predictions.proposals, answers=answers)
+    predicted = prediction_of(proposals, predictions.sensitivity, placement.label)
+    return replace(
+        predictions,
+        proposals=proposals,
+        predicted={**predictions.predicted, placement.label: predicted},
+    )
+
+
+def with_searched(predictions: Predictions, bound: UncertainBound, effort: Effort) -> Predictions:
+    """Return the predictions with what a search finds, if any placement can beat the candidates.
+
+    None can where one of these fits and takes no longer than the bound.
+    """
+    fitting = (p.schedule.step_ns for p in predictions.predicted.values() if p.too_large is None)
+    if bound.split_ns >= min(fitting, default=math.inf):
+        return predictions
+    proposals = predictions.proposals
+    found = searched.propose_searched(
+        {name: each for name, each in proposals.answers.items() if name not in proposals.splits},
+        proposals.prices.costs,
+        proposals.simulator,
+        effort,
+        dearer=proposals.prices.doubt.copies,
+    )
+    return predictions if isinstance(found, NotApplicable) else with_candidate(predictions, found)
 
 
 def bound_of(predictions: Predictions) -> UncertainBound:

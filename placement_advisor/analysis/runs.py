@@ -23,7 +23,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Protocol
 
 from placement_advisor import defaults, errors
-from placement_advisor.analysis.predictions import Predictions, prediction_of
+from placement_advisor.analysis.predictions import Predictions, with_candidate
 from placement_advisor.analysis.progress import Stage
 from placement_advisor.analysis.target_costs import OWN_PROCESS_UNCERTAINTY, StepCosts
 from placement_advisor.analysis.tracing import child_ended
@@ -433,18 +433,6 @@ def _searched_again(predictions: Predictions, effort: Effort) -> Placement | Non
         found,
         label=f"{SEARCHED}-{count + 1}",
         rationale=f"joined once others had run, {found.rationale}",
-    )
-
-
-def with_candidate(predictions: Predictions, placement: Placement) -> Predictions:
-    """Return the predictions with one more candidate, by costs as they were before runs."""
-    answers = {**predictions.proposals.answers, placement.label: placement}
-    proposals = replace(predictions.proposals, answers=answers)
-    predicted = prediction_of(proposals, predictions.sensitivity, placement.label)
-    return replace(
-        predictions,
-        proposals=proposals,
-        predicted={**predictions.predicted, placement.label: predicted},
     )
 
 

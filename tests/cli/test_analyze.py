@@ -20,6 +20,7 @@ from watched_testbed import Watch, WatchedTestbed, kill
 from placement_advisor import defaults
 from placement_advisor.analysis import analyze as analyze_stages
 from placement_advisor.analysis import runs, step_costs
+from placement_advisor.analysis.predictions import with_candidate
 from placement_advisor.analysis.runs import Refined
 from placement_advisor.candidates.families import NAMES as FAMILY_NAMES
 from placement_advisor.candidates.families import SPLITS
@@ -283,7 +284,7 @@ def join(forecast, results, effort):
         return None
     towers = forecast.proposals.placements["towers"]
     found = replace(towers, label="searched-2", family="searched")
-    with_it = runs.with_candidate(forecast, found)
+    with_it = with_candidate(forecast, found)
     predictions = runs.with_ratio(with_it, "searched-2", believed.ratio(found))
     return Refined(placement=found, predictions=predictions)
 

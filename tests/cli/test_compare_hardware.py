@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cli_answers import refusal, told
 
-from placement_advisor.analysis import compare_hardware
+from placement_advisor.analysis import compare_hardware, predictions
 from placement_advisor.analysis.options import AnalyzeOptions
 from placement_advisor.machine.cluster_file import cluster_as_toml
 from placement_advisor.machine.presets import read_hardware
@@ -277,7 +277,7 @@ def test_nothing_is_searched_for_that_could_not_win(advisor, tmp_path, monkeypat
     path = tmp_path / "chain.py"
     path.write_text(CHAIN)
     ((machine, analysis),) = both_answers(advisor, path, ["2xV100-NVLink"], tmp_path, *BRIEF)
-    monkeypatch.delattr(compare_hardware.searched, "propose_searched")
+    monkeypatch.delattr(predictions.searched, "propose_searched")
     ran = advisor("compare-hardware", str(path), "2xV100-NVLink", "--json", "-q")
     assert told(ran, "scaling")["machines"] == [machine]
     (split,) = (row for row in machine["best"] if row["scaling"] == "strong")

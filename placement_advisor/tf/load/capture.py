@@ -692,9 +692,7 @@ class Again:
     def __next__(self) -> Any:
         return self.batch
 
-    def get_next(self) -> Any:
-        """Return the batch."""
-        return self.batch
+    get_next = __next__
 
 
 def _touches(function: Any, args: Any, kwargs: Any) -> VariableAccess:
@@ -702,16 +700,16 @@ def _touches(function: Any, args: Any, kwargs: Any) -> VariableAccess:
     graph = function.get_concrete_function(*args, **kwargs).graph
     bodies = [node for each in graph.as_graph_def().library.function for node in each.node_def]
     outer = {id(inner): id(outer) for outer, inner in graph.captures}
-    assigning = [op for op in graph.get_operations() if op.type.startswith(UPDATE_KINDS)]
+    ops = graph.get_operations()
+    assigning = [op for op in ops if op.type.startswith(UPDATE_KINDS)]
     if any(node.op.startswith(UPDATE_KINDS) for node in bodies):  # Within a loop or conditional.
         assigned = {id(variable.handle) for variable in graph.variables}
     else:
         assigned = {outer[id(op.inputs[0])] for op in assigning if id(op.inputs[0]) in outer}
     trainable = {id(variable.handle) for variable in graph.variables if variable.trainable}
-    names = (op.name for op in graph.get_operations())
     return VariableAccess(
         reads=frozenset(outer.values()),
         assigns=frozenset(assigned),
         updates=bool(assigned & trainable),
-        differentiates=any("gradient_tape/" in name or "gradients/" in name for name in names),
+        differentiates=any("gradient_tape/" in op.name or "gradients/" in op.name for op in ops),
     )
