@@ -64,7 +64,7 @@ def expect(answer: _Answer | CallFailure, error: Callable[[CallFailure], Excepti
     return answer
 
 
-# What a call may take unless it has a limit of its own: a candidate's steps take seconds.
+# What a call to a device of a testbed may take. A candidate's steps are few enough to take seconds.
 CALL_LIMIT_S = 300.0
 
 _Arguments = TypeVarTuple("_Arguments")

@@ -24,7 +24,7 @@ from placement_advisor.tf.trace.flat_step import suffix_functions
 from placement_advisor.tf.trace.loops import Loop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.op_work.signature import TensorSpec
@@ -182,10 +182,9 @@ class SplitStep:
 
     def weak(self) -> dict[str, batch_graph.SplitGraph]:
         """Return the graphs, by family as ``graphs``, with the whole batch for every replica."""
-        count = len(self.shares)
-        alike = replace(self.wiring, shares=(self.whole.loaded.batch_size or 0,) * count)
-        graphs = _graphs(self.whole, [self.whole.graph] * count, alike)
-        return {family: graphs[family] for family in self.graphs}
+        count, whole = len(self.shares), self.whole
+        alike = replace(self.wiring, shares=(whole.loaded.batch_size or 0,) * count)
+        return _graphs(whole, [whole.graph] * count, alike, self.graphs)
 
     def graph_def(self) -> Any:
         """Return the split step as a GraphDef."""
@@ -352,8 +351,9 @@ def split_step(whole: tracer.TracedStep, shares: Sequence[int], *, run: bool = T
         BatchSplitError: the batch cannot be split, or not so.
     """
     wiring, parts, own = _wired(whole, shares, run=run)
+    families = [batch_graph.FAMILY, *([MIRRORED] if len(set(shares)) == 1 else [])]
     return SplitStep(
-        graphs=_graphs(whole, [part.graph for part in parts], wiring),
+        graphs=_graphs(whole, [part.graph for part in parts], wiring, families),
         wiring=wiring,
         whole=whole,
         shares=tuple(parts),
@@ -362,13 +362,13 @@ def split_step(whole: tracer.TracedStep, shares: Sequence[int], *, run: bool = T
 
 
 def _graphs(
-    whole: tracer.TracedStep, shares: Sequence[OpGraph], wiring: batch_graph.Wiring
+    whole: tracer.TracedStep,
+    shares: Sequence[OpGraph],
+    wiring: batch_graph.Wiring,
+    families: Iterable[str],
 ) -> dict[str, batch_graph.SplitGraph]:
-    ends = _ends(whole)
-    graphs = {batch_graph.FAMILY: batch_graph.split_graph(whole.graph, shares, wiring, *ends)}
-    if len(set(wiring.shares)) == 1:
-        graphs[MIRRORED] = mirrored_graph(whole.graph, shares, wiring, *ends)
-    return graphs
+    build = {batch_graph.FAMILY: batch_graph.split_graph, MIRRORED: mirrored_graph}
+    return {name: build[name](whole.graph, shares, wiring, *_ends(whole)) for name in families}
 
 
 def _wired(
