@@ -9,7 +9,18 @@ from __future__ import annotations
 from math import log2
 from typing import NamedTuple
 
-from placement_advisor.graph.op_work import signature as op_signature
+from placement_advisor.graph.op_work.signature import (
+    Formula,
+    Signature,
+    bytes_in,
+    elements,
+    elements_in,
+    elements_out,
+    of_kinds,
+    read_from,
+    shape_of,
+    written,
+)
 
 # Reciprocal estimate, two Newton steps of 3 flops, one product, one select for infinities.
 DIVIDE = 8
@@ -46,7 +57,7 @@ INCOMPLETE_GAMMA = 20 * (DIVIDE + 3) + POW + LGAMMA
 
 # Flops per element of the kinds with one input and one output of the same shape.
 UNARY: dict[str, int] = {
-    **op_signature.of_kinds(
+    **of_kinds(
         "Abs Ceil CheckNumerics CheckNumericsV2 Conj Floor Invert IsFinite IsInf IsNan LogicalNot "
         "Neg PopulationCount Relu Rint Round Square",
         1,
@@ -74,7 +85,7 @@ UNARY: dict[str, int] = {
     "Expm1": EXPM1,
     "Imag": 0,
     "Inv": DIVIDE,
-    **op_signature.of_kinds("LeakyRelu Relu6 Sign", 2),
+    **of_kinds("LeakyRelu Relu6 Sign", 2),
     "Lgamma": LGAMMA,
     "Log": LOG,
     "Log1p": LOG1P,
@@ -96,7 +107,7 @@ UNARY: dict[str, int] = {
 
 # Flops per output element of the kinds with two broadcast inputs.
 BINARY: dict[str, int] = {
-    **op_signature.of_kinds(
+    **of_kinds(
         "Add AddV2 BiasAdd BiasAddV1 BitwiseAnd BitwiseOr BitwiseXor Equal Greater GreaterEqual "
         "LeftShift Less LessEqual LogicalAnd LogicalOr Maximum Minimum Mul NotEqual RightShift "
         "Sub",
@@ -106,7 +117,7 @@ BINARY: dict[str, int] = {
     "Atan2": ATAN + DIVIDE + 4,
     "Complex": 0,
     "Div": DIVIDE,
-    **op_signature.of_kinds("DivNoNan FloorDiv TruncateDiv Xdivy", DIVIDE + 1),
+    **of_kinds("DivNoNan FloorDiv TruncateDiv Xdivy", DIVIDE + 1),
     "FloorMod": DIVIDE + 3,
     "Igamma": INCOMPLETE_GAMMA,
     "Igammac": INCOMPLETE_GAMMA,
@@ -125,7 +136,7 @@ BINARY: dict[str, int] = {
 
 # Flops per element of the gradients that take a value and the gradient that flows in.
 GRADIENT: dict[str, int] = {
-    **op_signature.of_kinds("EluGrad InvGrad ReciprocalGrad Relu6Grad SigmoidGrad TanhGrad", 3),
+    **of_kinds("EluGrad InvGrad ReciprocalGrad Relu6Grad SigmoidGrad TanhGrad", 3),
     "LeakyReluGrad": 2,
     "ReluGrad": 2,
     "RsqrtGrad": 4,
@@ -136,19 +147,19 @@ GRADIENT: dict[str, int] = {
 }
 
 
-def _added(signature: op_signature.Signature) -> int:
-    return (len(signature.inputs) - 1) * op_signature.elements(signature.outputs[0])
+def _added(signature: Signature) -> int:
+    return (len(signature.inputs) - 1) * elements(signature.outputs[0])
 
 
 # What is left: kinds with other numbers of inputs. Quantization scales, rounds and clips.
 _OTHER: dict[str, int] = {
     "Betainc": 2 * INCOMPLETE_GAMMA,
     "Bitcast": 0,
-    **op_signature.of_kinds("Cast HostCast Select SelectV2", 1),
+    **of_kinds("Cast HostCast Select SelectV2", 1),
     "ClipByValue": 2,
     "Cross": 3,
     "Dequantize": 2,
-    **op_signature.of_kinds(
+    **of_kinds(
         "FakeQuantWithMinMaxArgs FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel "
         "QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4",
         6,
@@ -160,14 +171,11 @@ _OTHER: dict[str, int] = {
     "QuantizeV2": 4,
 }
 
-ELEMENTWISE_FORMULAS: dict[str, op_signature.Formula] = {
-    kind: op_signature.Formula(op_signature.per_output(flops), op_signature.moved)
+ELEMENTWISE_FORMULAS: dict[str, Formula] = {
+    kind: Formula(flops * elements_out())
     for table in (UNARY, BINARY, GRADIENT, _OTHER)
     for kind, flops in table.items()
-} | {
-    "AddN": op_signature.Formula(_added, op_signature.moved),
-    "AccumulateNV2": op_signature.Formula(_added, op_signature.moved),
-}
+} | of_kinds("AddN AccumulateNV2", Formula(_added))
 
 
 # Maximum, subtract, exponentiate, add, multiply by the inverse of the sum.
@@ -178,89 +186,51 @@ _LOG_SOFTMAX = 4 + EXP
 _CROSS_ENTROPY = _SOFTMAX + 4
 
 
-def _ctc(signature: op_signature.Signature) -> int:
+def _ctc(signature: Signature) -> int:
     """Softmax over the classes, and the forward and backward recursion over the labels.
 
     Each recursion adds three paths in the logarithm per time step and label; labels are doubled
     by the blanks between them. All sequences count as long as the longest.
     """
-    time, batch, classes = op_signature.shape_of(signature.inputs[0])
-    labels = 2 * op_signature.elements(signature.inputs[2]) + batch
+    time, batch, classes = shape_of(signature.inputs[0])
+    labels = 2 * elements(signature.inputs[2]) + batch
     return time * batch * classes * _SOFTMAX + 2 * time * labels * 2 * (EXP + LOG)
 
 
-def _softmax_of_sparse(signature: op_signature.Signature) -> int:
-    return _SOFTMAX * op_signature.elements(signature.inputs[1])
-
-
-_ACTIVATIONS: dict[str, op_signature.Formula] = {
-    "Softmax": op_signature.Formula(op_signature.per_input(_SOFTMAX), op_signature.moved),
-    "LogSoftmax": op_signature.Formula(op_signature.per_input(_LOG_SOFTMAX), op_signature.moved),
-    "SparseSoftmax": op_signature.Formula(_softmax_of_sparse, op_signature.moved),
-    "SoftmaxCrossEntropyWithLogits": op_signature.Formula(
-        op_signature.per_input(_CROSS_ENTROPY), op_signature.moved
-    ),
-    "SparseSoftmaxCrossEntropyWithLogits": op_signature.Formula(
-        op_signature.per_input(_SOFTMAX), op_signature.moved
-    ),
-    "CTCLoss": op_signature.Formula(_ctc, op_signature.moved),
-    "CTCLossV2": op_signature.Formula(_ctc, op_signature.moved),
-    **op_signature.of_kinds(
-        "CTCGreedyDecoder InTopK InTopKV2",
-        op_signature.Formula(op_signature.per_input(1), op_signature.moved),
-    ),
+_ACTIVATIONS: dict[str, Formula] = {
+    "Softmax": Formula(_SOFTMAX * elements_in(0)),
+    "LogSoftmax": Formula(_LOG_SOFTMAX * elements_in(0)),
+    "SparseSoftmax": Formula(_SOFTMAX * elements_in(1)),
+    "SoftmaxCrossEntropyWithLogits": Formula(_CROSS_ENTROPY * elements_in(0)),
+    "SparseSoftmaxCrossEntropyWithLogits": Formula(_SOFTMAX * elements_in(0)),
+    **of_kinds("CTCLoss CTCLossV2", Formula(_ctc)),
+    **of_kinds("CTCGreedyDecoder InTopK InTopKV2", Formula(elements_in(0))),
 }
 
 
-def _mean(signature: op_signature.Signature) -> int:
-    return op_signature.elements(signature.inputs[0]) + DIVIDE * op_signature.elements(
-        signature.outputs[0]
-    )
-
-
-def _norm(signature: op_signature.Signature) -> int:
-    return 2 * op_signature.elements(signature.inputs[0]) + SQRT * op_signature.elements(
-        signature.outputs[0]
-    )
-
-
-def _largest(signature: op_signature.Signature) -> int:
-    values, found = signature.inputs[0], op_signature.shape_of(signature.outputs[0])
+def _largest(signature: Signature) -> int:
+    values, found = signature.inputs[0], shape_of(signature.outputs[0])
     kept = found[-1]
     insertions = max(1, round(log2(max(1, kept))))
-    rows = op_signature.elements(signature.outputs[0]) // kept if kept else 0
-    return op_signature.elements(values) + rows * kept * insertions
+    rows = elements(signature.outputs[0]) // kept if kept else 0
+    return elements(values) + rows * kept * insertions
 
 
-def _nth(signature: op_signature.Signature) -> int:
-    """Select by halving: about three comparisons per element (quickselect, on average)."""
-    return 3 * op_signature.elements(signature.inputs[0])
-
-
-def _true_places_bytes(signature: op_signature.Signature) -> int:
-    """Count first, then write the places: two passes; how many are true is not known before."""
-    return 2 * op_signature.bytes_of(signature.inputs[0])
-
-
-_SUM = op_signature.Formula(op_signature.per_input(1), op_signature.moved)
-
-_REDUCTIONS: dict[str, op_signature.Formula] = {
-    **op_signature.of_kinds(
-        "Sum Prod Max Min All Any BiasAddGrad ArgMax ArgMin Cumsum Cumprod", _SUM
+_REDUCTIONS: dict[str, Formula] = {
+    **of_kinds(
+        "Sum Prod Max Min All Any BiasAddGrad ArgMax ArgMin Cumsum Cumprod",
+        Formula(elements_in(0)),
     ),
-    "Mean": op_signature.Formula(_mean, op_signature.moved),
-    "EuclideanNorm": op_signature.Formula(_norm, op_signature.moved),
-    "L2Loss": op_signature.Formula(op_signature.per_input(2), op_signature.moved),
-    "CumulativeLogsumexp": op_signature.Formula(
-        op_signature.per_input(EXP + LOG + 3), op_signature.moved
-    ),
-    **op_signature.of_kinds(
-        "TopK TopKV2 ApproxTopK", op_signature.Formula(_largest, op_signature.moved)
-    ),
-    "NthElement": op_signature.Formula(_nth, op_signature.moved),
-    "Where": op_signature.Formula(op_signature.per_input(1), _true_places_bytes),
-    "SparseReduceSum": op_signature.Formula(op_signature.per_input(1, 1), op_signature.moved),
-    "SparseReduceMax": op_signature.Formula(op_signature.per_input(1, 1), op_signature.moved),
+    "Mean": Formula(elements_in(0) + DIVIDE * elements_out()),
+    "EuclideanNorm": Formula(2 * elements_in(0) + SQRT * elements_out()),
+    "L2Loss": Formula(2 * elements_in(0)),
+    "CumulativeLogsumexp": Formula((EXP + LOG + 3) * elements_in(0)),
+    **of_kinds("TopK TopKV2 ApproxTopK", Formula(_largest)),
+    # Selected by halving: about three comparisons per element (quickselect, on average).
+    "NthElement": Formula(3 * elements_in(0)),
+    # Counted first, then written: two passes; how many are true is not known before.
+    "Where": Formula(elements_in(0), 2 * bytes_in(0)),
+    **of_kinds("SparseReduceSum SparseReduceMax", Formula(elements_in(1))),
 }
 
 
@@ -275,61 +245,44 @@ _GAMMA = round(1.05 * (_NORMAL + _UNIFORM + 2 * LOG + 10))
 _POISSON = 2 * (2 * _UNIFORM + LOG + EXP)
 
 
-def _categorical(signature: op_signature.Signature) -> int:
-    """Add a Gumbel number to every logit for every sample: (logits, samples)."""
-    return op_signature.elements(signature.inputs[0]) + op_signature.elements(
-        signature.outputs[0]
-    ) * (_UNIFORM + LOG)
+def _drawn(per_number: int) -> Formula:
+    return Formula(per_number * elements_out(), written)
 
 
-def _shuffled(signature: op_signature.Signature) -> int:
-    return (_UNIFORM + 3) * op_signature.elements(signature.inputs[0])
-
-
-def _candidates(signature: op_signature.Signature) -> int:
-    return (_UNIFORM + LOG) * op_signature.elements(signature.outputs[0])
-
-
-def _drawn(per_number: int) -> op_signature.Formula:
-    return op_signature.Formula(op_signature.per_output(per_number), op_signature.written)
-
-
-RANDOM_FORMULAS: dict[str, op_signature.Formula] = {
-    **op_signature.of_kinds(
+RANDOM_FORMULAS: dict[str, Formula] = {
+    **of_kinds(
         "RandomUniform StatelessRandomUniform StatelessRandomUniformV2 "
         "StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2 StatefulUniform "
         "StatefulUniformFullInt",
         _drawn(_UNIFORM),
     ),
-    **op_signature.of_kinds(
+    **of_kinds(
         "RandomUniformInt StatelessRandomUniformInt StatelessRandomUniformIntV2 StatefulUniformInt",
         _drawn(_UNIFORM_INT),
     ),
-    **op_signature.of_kinds(
+    **of_kinds(
         "RandomStandardNormal StatelessRandomNormal StatelessRandomNormalV2 "
         "StatefulStandardNormal StatefulStandardNormalV2",
         _drawn(_NORMAL),
     ),
-    **op_signature.of_kinds(
+    **of_kinds(
         "TruncatedNormal StatelessTruncatedNormal StatelessTruncatedNormalV2 "
         "StatefulTruncatedNormal ParameterizedTruncatedNormal "
         "StatelessParameterizedTruncatedNormal",
         _drawn(_TRUNCATED_NORMAL),
     ),
-    **op_signature.of_kinds(
-        "RandomGamma StatelessRandomGammaV2 StatelessRandomGammaV3", _drawn(_GAMMA)
+    **of_kinds("RandomGamma StatelessRandomGammaV2 StatelessRandomGammaV3", _drawn(_GAMMA)),
+    **of_kinds("RandomPoisson RandomPoissonV2 StatelessRandomPoisson", _drawn(_POISSON)),
+    # A Gumbel number is added to every logit for every sample: (logits, samples).
+    **of_kinds(
+        "Multinomial StatelessMultinomial",
+        Formula(elements_in(0) + (_UNIFORM + LOG) * elements_out()),
     ),
-    **op_signature.of_kinds(
-        "RandomPoisson RandomPoissonV2 StatelessRandomPoisson", _drawn(_POISSON)
-    ),
-    "Multinomial": op_signature.Formula(_categorical, op_signature.moved),
-    "StatelessMultinomial": op_signature.Formula(_categorical, op_signature.moved),
-    "RandomShuffle": op_signature.Formula(_shuffled, op_signature.moved),
-    "StatelessShuffle": op_signature.Formula(_shuffled, op_signature.moved),
-    **op_signature.of_kinds(
+    **of_kinds("RandomShuffle StatelessShuffle", Formula(_UNIFORM_INT * elements_in(0))),
+    **of_kinds(
         "UniformCandidateSampler LogUniformCandidateSampler LearnedUnigramCandidateSampler "
         "FixedUnigramCandidateSampler AllCandidateSampler",
-        op_signature.Formula(_candidates, op_signature.written),
+        _drawn(_UNIFORM + LOG),
     ),
 }
 
@@ -370,38 +323,17 @@ _OPTIMIZERS: dict[str, _Optimizer] = {
 }
 
 
-def _dense(states: int, gradient: int, flops: int) -> op_signature.Formula:
-    def arithmetic(signature: op_signature.Signature) -> int:
-        return flops * op_signature.elements(signature.inputs[gradient])
-
-    def traffic(signature: op_signature.Signature) -> int:
-        return (2 * states + 1) * op_signature.bytes_of(signature.inputs[gradient])
-
-    return op_signature.Formula(arithmetic, traffic)
+def _dense(states: int, gradient: int, flops: int) -> Formula:
+    return Formula(flops * elements_in(gradient), (2 * states + 1) * bytes_in(gradient))
 
 
-def _sparse(states: int, gradient: int, flops: int) -> op_signature.Formula:
-    dense = _dense(states, gradient, flops)
-
-    def traffic(signature: op_signature.Signature) -> int:
-        return dense.bytes_accessed(signature) + op_signature.bytes_of(
-            signature.inputs[gradient + 1]
-        )
-
-    return op_signature.Formula(dense.flops, traffic)
+def _sparse(states: int, gradient: int, flops: int) -> Formula:
+    """The rows' places stand behind their gradient."""
+    rows = (2 * states + 1) * bytes_in(gradient)
+    return Formula(flops * elements_in(gradient), rows + bytes_in(gradient + 1))
 
 
-def _assigned(signature: op_signature.Signature) -> int:
-    return 2 * op_signature.bytes_of(signature.inputs[1])
-
-
-def _assigned_parts(signature: op_signature.Signature) -> int:
-    return 2 * op_signature.bytes_of_all(signature.inputs[1:])
-
-
-_ACCUMULATE = _dense(1, 1, 1)
-
-_UPDATES: dict[str, op_signature.Formula] = {
+_UPDATES: dict[str, Formula] = {
     **{
         f"{prefix}{name}": _dense(rule.states, rule.gradient, rule.flops)
         for name, rule in _OPTIMIZERS.items()
@@ -413,18 +345,12 @@ _UPDATES: dict[str, op_signature.Formula] = {
         for prefix in ("ResourceSparseApply", "SparseApply")
         if rule.sparse_gradient is not None
     },
-    "AssignVariableOp": op_signature.Formula(op_signature.nothing, _assigned),
-    "Assign": op_signature.Formula(op_signature.nothing, _assigned),
-    "AssignVariableXlaConcatND": op_signature.Formula(op_signature.nothing, _assigned_parts),
-    **op_signature.of_kinds(
-        "AssignAddVariableOp AssignSubVariableOp AssignAdd AssignSub", _ACCUMULATE
-    ),
+    **of_kinds("AssignVariableOp Assign", Formula(bytes_accessed=2 * bytes_in(1))),
+    "AssignVariableXlaConcatND": Formula(bytes_accessed=2 * read_from(1)),
+    **of_kinds("AssignAddVariableOp AssignSubVariableOp AssignAdd AssignSub", _dense(1, 1, 1)),
     # x[i] = v, x[i] += v, x[i] -= v on rows: (x, i, v), in place.
-    "InplaceUpdate": op_signature.Formula(
-        op_signature.nothing, lambda s: 2 * op_signature.bytes_of(s.inputs[2])
-    ),
-    "InplaceAdd": _dense(1, 2, 1),
-    "InplaceSub": _dense(1, 2, 1),
+    "InplaceUpdate": Formula(bytes_accessed=2 * bytes_in(2)),
+    **of_kinds("InplaceAdd InplaceSub", _dense(1, 2, 1)),
 }
 
 FORMULAS = ELEMENTWISE_FORMULAS | _ACTIVATIONS | _REDUCTIONS | RANDOM_FORMULAS | _UPDATES

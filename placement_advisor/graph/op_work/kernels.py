@@ -9,16 +9,14 @@ Whatever layout the trace has, dimensions are those of the convolution itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from placement_advisor.graph.op import MATRIX_FAMILIES, Arithmetic, Kernel, KernelFamily
 from placement_advisor.graph.op_work import signature as op_signature
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
+Dimensions: TypeAlias = Callable[[op_signature.Signature], tuple[int, ...]]
 _DEFAULT_LAYOUT = "NHWC"
 
 _ARITHMETIC_OF = {
@@ -64,52 +62,35 @@ def _batch_matmul(signature: op_signature.Signature) -> tuple[int, ...]:
     return prod(batch), rows, summed, columns
 
 
-def _forward(signature: op_signature.Signature) -> tuple[int, ...]:
-    """Return the dimensions of (image, filter) -> result."""
-    image, weights = signature.inputs[:2]
-    return _convolution(signature, image, weights, signature.outputs[0])
+def _convolution(image: int, weights: int, result: int) -> Dimensions:
+    """Return the rule for convolutions, and gradients of some, without groups and dilations.
 
-
-def _by_input(signature: op_signature.Signature) -> tuple[int, ...]:
-    """Return those of (image sizes, filter, gradient by the result) -> gradient by the image."""
-    _, weights, result = signature.inputs
-    return _convolution(signature, signature.outputs[0], weights, result)
-
-
-def _by_filter(signature: op_signature.Signature) -> tuple[int, ...]:
-    """Return those of (image, filter sizes, gradient by the result) -> gradient by the filter."""
-    image, _, result = signature.inputs
-    return _convolution(signature, image, signature.outputs[0], result)
-
-
-def _convolution(
-    signature: op_signature.Signature,
-    image: op_signature.TensorSpec,
-    weights: op_signature.TensorSpec,
-    result: op_signature.TensorSpec,
-) -> tuple[int, ...]:
-    """Return the dimensions of a convolution without groups and dilations.
-
-    Raises:
-        UnknownSizeError: it has some, or a shape is unknown.
+    The three are places among the op's inputs; -1 is its output.
     """
-    layout = signature.attribute("data_format") or _DEFAULT_LAYOUT
-    batch, channels, height, width = (layout.index(axis) for axis in "NCHW")
-    filter_height, filter_width, inputs, outputs = op_signature.shape_of(weights)
-    image_shape, result_shape = op_signature.shape_of(image), op_signature.shape_of(result)
-    dilations = signature.attribute("dilations") or (1,)
-    if image_shape[channels] != inputs or max(dilations) > 1:
-        raise op_signature.UnknownSizeError
-    strides = signature.attribute("strides")
-    return (
-        *(image_shape[batch], inputs, outputs, filter_height, filter_width),
-        *(image_shape[height], image_shape[width], result_shape[height], result_shape[width]),
-        max(strides[height], strides[width]),
-    )
+
+    def dimensions(signature: op_signature.Signature) -> tuple[int, ...]:
+        tensors = (*signature.inputs, signature.outputs[0])
+        image_shape, filter_shape, result_shape = (
+            op_signature.shape_of(tensors[place]) for place in (image, weights, result)
+        )
+        layout = signature.attribute("data_format") or _DEFAULT_LAYOUT
+        batch, channels, height, width = (layout.index(axis) for axis in "NCHW")
+        filter_height, filter_width, inputs, outputs = filter_shape
+        dilations = signature.attribute("dilations") or (1,)
+        if image_shape[channels] != inputs or max(dilations) > 1:
+            raise op_signature.UnknownSizeError
+        strides = signature.attribute("strides")
+        return (
+            *(image_shape[batch], inputs, outputs, filter_height, filter_width),
+            *(image_shape[height], image_shape[width], result_shape[height], result_shape[width]),
+            max(strides[height], strides[width]),
+        )
+
+    return dimensions
 
 
 def _alike(signature: op_signature.Signature) -> tuple[int, ...]:
-    """Return one row of all elements, of inputs that are as large as the output."""
+    """Return one row of all op_signature.elements, of inputs that are as large as the output."""
     length = op_signature.elements(signature.outputs[0])
     if any(op_signature.elements(spec) != length for spec in signature.inputs):
         raise op_signature.UnknownSizeError
@@ -121,12 +102,18 @@ def _last_axis(signature: op_signature.Signature) -> tuple[int, ...]:
     return prod(rows), length
 
 
-_RULES: dict[str, tuple[KernelFamily, Callable[[op_signature.Signature], tuple[int, ...]]]] = {
+_RULES: dict[str, tuple[KernelFamily, Dimensions]] = {
     "MatMul": (KernelFamily.LINEAR, _matmul),
     **{f"BatchMatMul{v}": (KernelFamily.BMM, _batch_matmul) for v in ("", "V2", "V3")},
-    "Conv2D": (KernelFamily.CONV, _forward),
-    **{f"Conv2DBackpropInput{v}": (KernelFamily.CONV_BY_INPUT, _by_input) for v in ("", "V2")},
-    **{f"Conv2DBackpropFilter{v}": (KernelFamily.CONV_BY_FILTER, _by_filter) for v in ("", "V2")},
+    "Conv2D": (KernelFamily.CONV, _convolution(0, 1, -1)),
+    **dict.fromkeys(
+        ("Conv2DBackpropInput", "Conv2DBackpropInputV2"),
+        (KernelFamily.CONV_BY_INPUT, _convolution(-1, 1, 2)),
+    ),
+    **dict.fromkeys(
+        ("Conv2DBackpropFilter", "Conv2DBackpropFilterV2"),
+        (KernelFamily.CONV_BY_FILTER, _convolution(0, -1, 2)),
+    ),
     "Add": (KernelFamily.ADD, _alike),
     "AddV2": (KernelFamily.ADD, _alike),
     "Mul": (KernelFamily.MUL, _alike),

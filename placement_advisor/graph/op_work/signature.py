@@ -81,17 +81,6 @@ class UnknownSizeError(ValueError):
     """A size that a rule needs is unknown."""
 
 
-Rule = Callable[["Signature"], int]
-Value = TypeVar("Value")
-
-
-class Formula(NamedTuple):
-    """The rules of a kind: arithmetic, and bytes that it reads and writes."""
-
-    flops: Rule
-    bytes_accessed: Rule
-
-
 def elements(spec: TensorSpec) -> int:
     """Return the number of elements.
 
@@ -142,16 +131,7 @@ def bytes_of_all(specs: Iterable[TensorSpec]) -> int:
     Raises:
         UnknownSizeError: the size of one is unknown.
     """
-    total = 0
-    for spec in specs:
-        shape, dtype, item_bytes, is_handle = spec
-        if is_handle or dtype == "resource":
-            continue
-        if shape is None or item_bytes is None:
-            total += bytes_of(spec)
-        else:
-            total += prod(shape) * item_bytes
-    return total
+    return sum(bytes_of(spec) for spec in specs if not spec.is_handle and spec.dtype != "resource")
 
 
 def constant(signature: Signature, index: int) -> Any:
@@ -166,42 +146,68 @@ def constant(signature: Signature, index: int) -> Any:
     return value
 
 
-def nothing(_: Signature) -> int:
-    """Return 0: the kind computes nothing, or touches no tensor's elements."""
-    return 0
+Count = Callable[[Signature], int]
+Value = TypeVar("Value")
 
 
-def moved(signature: Signature) -> int:
-    """Read every input once, write every output once."""
-    return bytes_of_all(signature.inputs) + bytes_of_all(signature.outputs)
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A number that follows from a signature; sums, products and multiples of rules are, too."""
+
+    count: Count
+
+    def __call__(self, signature: Signature) -> int:
+        """Return the number."""
+        return self.count(signature)
+
+    def __add__(self, other: Count) -> Rule:
+        return Rule(lambda signature: self(signature) + other(signature))
+
+    def __mul__(self, other: Count) -> Rule:
+        return Rule(lambda signature: self(signature) * other(signature))
+
+    def __rmul__(self, times: int) -> Rule:
+        return Rule(lambda signature: times * self(signature))
 
 
-def copied_out(signature: Signature) -> int:
-    """Write every output once, and read as much: the kind reads only what it puts out."""
-    return 2 * bytes_of_all(signature.outputs)
+def elements_in(place: int) -> Rule:
+    """Count the elements of an input."""
+    return Rule(lambda signature: elements(signature.inputs[place]))
 
 
-def written(signature: Signature) -> int:
-    """Write every output once; what is read is a few numbers."""
-    return bytes_of_all(signature.outputs)
+def elements_out(port: int = 0) -> Rule:
+    """Count the elements of an output."""
+    return Rule(lambda signature: elements(signature.outputs[port]))
 
 
-def per_output(flops: int) -> Rule:
-    """Count ``flops`` for every element of the first output."""
-
-    def rule(signature: Signature) -> int:
-        return flops * elements(signature.outputs[0])
-
-    return rule
+def bytes_in(place: int) -> Rule:
+    """Count the bytes of an input, or of the variable that it stands for."""
+    return Rule(lambda signature: bytes_of(signature.inputs[place]))
 
 
-def per_input(flops: int, index: int = 0) -> Rule:
-    """Count ``flops`` for every element of an input."""
+def bytes_out(port: int = 0) -> Rule:
+    """Count the bytes of an output."""
+    return Rule(lambda signature: bytes_of(signature.outputs[port]))
 
-    def rule(signature: Signature) -> int:
-        return flops * elements(signature.inputs[index])
 
-    return rule
+def read_from(place: int) -> Rule:
+    """Read every input from one on once."""
+    return Rule(lambda signature: bytes_of_all(signature.inputs[place:]))
+
+
+# It computes nothing, or touches no tensor's elements.
+nothing = Rule(lambda _: 0)
+# It writes every output once, and reads no more than a few numbers.
+written = Rule(lambda signature: bytes_of_all(signature.outputs))
+# It reads every input once and writes every output once.
+moved = read_from(0) + written
+
+
+class Formula(NamedTuple):
+    """The rules of a kind: arithmetic, and bytes that it reads and writes."""
+
+    flops: Count = nothing
+    bytes_accessed: Count = moved
 
 
 def of_kinds(kinds: str, value: Value) -> dict[str, Value]:

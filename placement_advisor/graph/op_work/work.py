@@ -40,7 +40,7 @@ def work_of(signature: op_signature.Signature) -> op_signature.Work:
     )
 
 
-def _count(rule: op_signature.Rule, signature: op_signature.Signature) -> int | None:
+def _count(rule: op_signature.Count, signature: op_signature.Signature) -> int | None:
     try:
         count = rule(signature)
     except op_signature.CONTRADICTIONS:
