@@ -75,37 +75,32 @@ def step(samples, text, controls=()):
     return wired(ops, reads, controls)
 
 
-def wired_as_means(whole, share, shares):
-    """Return how a step is split whose loss and gradients are merged as means."""
-    plan = plan_split(whole, share, [("loss", 0)])
-    merges = dict.fromkeys(plan.merged, Merge.MEAN)
-    return Wiring(plan=plan, shares=shares, merges=merges, axes=dict.fromkeys(plan.divided, 0))
+def split_traces(at, shares, outputs=(("loss", 0),), targets=(), merge=Merge.MEAN, **merges):
+    """Return the traces of a step, made ``at`` some samples, whose tensors are all merged so.
 
-
-def split_as_means(whole, share, samples, hosts, *updates):
-    """Return the traces of a step shared by some replicas, so many samples each."""
+    ``merges`` has other ways, by op.
+    """
+    whole, graphs = at(sum(shares)), {share: at(share) for share in shares}
+    plan = plan_split(whole, graphs[shares[0]], outputs)
+    wiring = Wiring(
+        plan=plan,
+        shares=shares,
+        merges={tensor: merges.get(tensor[0], merge) for tensor in plan.merged},
+        axes=dict.fromkeys((*plan.merged, *plan.divided), 0),
+    )
     return SplitTraces(
-        whole=whole,
-        shares={samples: share},
-        wiring=wired_as_means(whole, share, (samples,) * hosts),
-        outputs=(("loss", 0),),
-        targets=updates,
+        whole=whole, shares=graphs, wiring=wiring, outputs=tuple(outputs), targets=targets
     )
 
 
-def wiring_of_training(*shares):
-    """Return how the linear layer is split, its loss and gradient merged as means."""
-    return wired_as_means(training(sum(shares)), training(shares[0]), shares)
-
-
-def split_training():
-    """Return the traces of `training` on four samples, shared by two."""
-    return split_as_means(training(4), training(2), 2, 2, "update")
+def split_training(*shares, **merges):
+    """Return the traces of `training`, shared by two with two samples each if not said."""
+    return split_traces(training, shares or (2, 2), targets=("update",), **merges)
 
 
 def split_updates():
     """Return those of `two_updates`."""
-    return split_as_means(two_updates(4), two_updates(2), 2, 2, "update", "update 2")
+    return split_traces(two_updates, (2, 2), targets=("update", "update 2"))
 
 
 def two_towers(samples, work=10**9):
@@ -156,6 +151,4 @@ def two_towers(samples, work=10**9):
 def split_towers(hosts=2, samples=4):
     """Return the traces of `two_towers`, with so many samples for each of some hosts."""
     updates = ("left/update", "right/update", "head/update")
-    return split_as_means(
-        two_towers(samples * hosts), two_towers(samples), samples, hosts, *updates
-    )
+    return split_traces(two_towers, (samples,) * hosts, targets=updates)

@@ -175,16 +175,19 @@ class SplitStep:
     """
 
     graphs: Mapping[str, batch_graph.SplitGraph]
-    wiring: batch_graph.Wiring
+    traces: batch_graph.SplitTraces
     whole: tracer.TracedStep
     shares: tuple[tracer.TracedStep, ...]
     own: tuple[str, ...]
 
+    @property
+    def wiring(self) -> batch_graph.Wiring:
+        """How replicas are joined."""
+        return self.traces.wiring
+
     def weak(self) -> dict[str, batch_graph.SplitGraph]:
         """Return the graphs, by family as ``graphs``, with the whole batch for every replica."""
-        count, whole = len(self.shares), self.whole
-        alike = replace(self.wiring, shares=(whole.loaded.batch_size or 0,) * count)
-        return _graphs(whole, [whole.graph] * count, alike, self.graphs)
+        return _graphs(self.traces.weak(len(self.shares)), self.graphs)
 
     def graph_def(self) -> Any:
         """Return the split step as a GraphDef."""
@@ -208,7 +211,7 @@ class SplitStep:
     @property
     def outputs(self) -> tuple[str, ...]:
         """The tensors that the step returns."""
-        tensors = (self.wiring.tensor(each, None) for each in _ends(self.whole)[0])
+        tensors = (self.wiring.tensor(each, None) for each in self.traces.outputs)
         return tuple(f"{name}:{port}" for name, port in tensors)
 
     @property
@@ -279,7 +282,7 @@ class SplitStep:
             samples=self.wiring.shares,
             finished=tuple(
                 (split_merging.node_tensor(tensor, self.whole.flat), self.wiring.axes.get(tensor))
-                for tensor in split_plan.finished(graph, plan, _ends(self.whole)[0])
+                for tensor in split_plan.finished(graph, plan, self.traces.outputs)
             ),
             growing=frozenset(
                 split_merging.node_tensor(tensor, self.whole.flat)
@@ -350,31 +353,24 @@ def split_step(whole: tracer.TracedStep, shares: Sequence[int], *, run: bool = T
     Raises:
         BatchSplitError: the batch cannot be split, or not so.
     """
-    wiring, parts, own = _wired(whole, shares, run=run)
+    traces, parts, own = _wired(whole, shares, run=run)
     families = [batch_graph.FAMILY, *([MIRRORED] if len(set(shares)) == 1 else [])]
     return SplitStep(
-        graphs=_graphs(whole, [part.graph for part in parts], wiring, families),
-        wiring=wiring,
-        whole=whole,
-        shares=tuple(parts),
-        own=own,
+        graphs=_graphs(traces, families), traces=traces, whole=whole, shares=tuple(parts), own=own
     )
 
 
 def _graphs(
-    whole: tracer.TracedStep,
-    shares: Sequence[OpGraph],
-    wiring: batch_graph.Wiring,
-    families: Iterable[str],
+    traces: batch_graph.SplitTraces, families: Iterable[str]
 ) -> dict[str, batch_graph.SplitGraph]:
     build = {batch_graph.FAMILY: batch_graph.split_graph, MIRRORED: mirrored_graph}
-    return {name: build[name](whole.graph, shares, wiring, *_ends(whole)) for name in families}
+    return {name: build[name](traces) for name in families}
 
 
 def _wired(
     whole: tracer.TracedStep, shares: Sequence[int], *, run: bool
-) -> tuple[batch_graph.Wiring, list[tracer.TracedStep], tuple[str, ...]]:
-    """Return how a split step is wired, its traces by replica, and what is a replica's own."""
+) -> tuple[batch_graph.SplitTraces, list[tracer.TracedStep], tuple[str, ...]]:
+    """Return the graphs of a split step, its traces by replica, and what is a replica's own."""
     size = whole.loaded.batch_size
     if size is None:
         raise BatchSplitError("the size of its batch is not known")
@@ -393,7 +389,7 @@ def _wired(
             traces[share] = trace_share(whole, start, stop)
         parts.append(replace(traces[share], loaded=whole.loaded.part(start, stop)))
         start = stop
-    outputs, _ = _ends(whole)
+    outputs = tuple(map(split_merging.tensor_of, whole.flat.outputs))
     plan, *others = (
         split_plan.plan_split(whole.graph, trace.graph, outputs) for trace in traces.values()
     )
@@ -417,12 +413,14 @@ def _wired(
         merges={tensor: merging.merge for tensor, merging in mergings.items()},
         axes=axes,
     )
-    return wiring, parts, own
-
-
-def _ends(whole: tracer.TracedStep) -> tuple[list[split_plan.Tensor], Sequence[str]]:
-    """Return the tensors that the step returns, and the ops that must run."""
-    return [split_merging.tensor_of(name) for name in whole.flat.outputs], whole.flat.targets
+    graphs = batch_graph.SplitTraces(
+        whole=whole.graph,
+        shares={share: trace.graph for share, trace in traces.items()},
+        wiring=wiring,
+        outputs=outputs,
+        targets=whole.flat.targets,
+    )
+    return graphs, parts, own
 
 
 P = ParamSpec("P")
@@ -468,16 +466,7 @@ def split_workload(samples: tuple[int, ...], folder: str | None, weak: bool = Tr
 @_answered
 def trace_split(samples: tuple[int, ...]) -> batch_graph.SplitTraces:
     """Trace the workload of this process at shares of its batch, or say why that cannot be done."""
-    whole = tracer.traced_step()
-    wiring, parts, _ = _wired(whole, samples, run=False)
-    outputs, targets = _ends(whole)
-    return batch_graph.SplitTraces(
-        whole=whole.graph,
-        shares={size: part.graph for size, part in zip(samples, parts, strict=True)},
-        wiring=wiring,
-        outputs=tuple(outputs),
-        targets=tuple(targets),
-    )
+    return _wired(tracer.traced_step(), samples, run=False)[0]
 
 
 @_answered

@@ -344,12 +344,9 @@ def priced(recorded_ns):
         source=CostSource.RECORDED,
         doubt=RECORDED_UNCERTAINTY,
     )
-    parts = (TRACES.whole, TRACES.replicas, TRACES.wiring, TRACES.outputs, TRACES.targets)
-    alike = TRACES.weak(2)
-    weak = (alike.whole, alike.replicas, alike.wiring, alike.outputs, alike.targets)
     split = TracedSplit(
-        graphs={"batch": split_graph(*parts)},
-        weak={"batch": split_graph(*weak)},
+        graphs={"batch": split_graph(TRACES)},
+        weak={"batch": split_graph(TRACES.weak(2))},
         samples=(4, 4),
         shares={},
         own=(),
@@ -377,5 +374,4 @@ def test_of_what_was_recorded_a_share_costs_the_part_that_figures_tell():
 
 
 def test_without_a_recording_all_is_by_figures():
-    parts = (TRACES.whole, TRACES.replicas, TRACES.wiring, TRACES.outputs, TRACES.targets)
-    assert priced({}).costs["batch"] == roofline_by_place(split_graph(*parts).graph, TWO_T4)
+    assert priced({}).costs["batch"] == roofline_by_place(split_graph(TRACES).graph, TWO_T4)

@@ -36,17 +36,18 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Device
 
 
-def across_hosts(
-    split: batch_graph.SplitGraph,
-    placement: Placement,
-    wiring: batch_graph.Wiring,
-    whole: OpGraph,
-    place: str,
-) -> tuple[batch_graph.SplitGraph, Placement]:
-    """Return a split step and its placement with exchanges of merged gradients on a ``place``."""
-    graph = split.graph
+class DataParallel(NamedTuple):
+    """A split step and where its ops stand."""
+
+    split: batch_graph.SplitGraph
+    placement: Placement
+
+
+def across_hosts(step: DataParallel, traces: batch_graph.SplitTraces, place: str) -> DataParallel:
+    """Return a split step with exchanges of merged gradients on a ``place``."""
+    graph = step.split.graph
     merged = {op.name: op for op in graph.ops}
-    exchange = exchanges(merged, wiring, exchanged_gradients(whole, wiring))
+    exchange = exchanges(merged, traces.wiring, exchanged_gradients(traces))
     edges = []
     for edge in graph.edges:
         of_all = exchange.get((edge.producer, edge.port))
@@ -55,14 +56,14 @@ def across_hosts(
         Edge(name, op.name, port, op.output_bytes[0]) for (name, port), op in exchange.items()
     ]
     added = {op.name: place for op in exchange.values()}
-    return (
+    return DataParallel(
         replace(
-            split,
+            step.split,
             graph=OpGraph([*graph.ops, *exchange.values()], edges),
-            replica_of={**split.replica_of, **dict.fromkeys(added)},
+            replica_of={**step.split.replica_of, **dict.fromkeys(added)},
             is_of_hosts=True,
         ),
-        replace(placement, device_of={**placement.device_of, **added}),
+        replace(step.placement, device_of={**step.placement.device_of, **added}),
     )
 
 
@@ -104,13 +105,6 @@ _WAYS = {
 }
 
 
-class DataParallel(NamedTuple):
-    """A split step and where its ops stand."""
-
-    split: batch_graph.SplitGraph
-    placement: Placement
-
-
 class DataParallelSteps:
     """The split steps of all families, put together when they are asked for."""
 
@@ -126,10 +120,9 @@ class DataParallelSteps:
 
         ``traces`` are other ones of the same step, for which no graph is put together.
         """
-        parts = traces.whole, traces.replicas, traces.wiring
         if family in _WAYS:
-            return exchange_ops(*parts, _WAYS[family], self._exchanged)
-        found = batch_graph.merging_ops(*parts)
+            return exchange_ops(traces, _WAYS[family], self._exchanged)
+        found = batch_graph.merging_ops(traces)
         if on_hosts:
             between = exchanges(found, traces.wiring, self._exchanged.waves)
             found |= {op.name: op for op in between.values()}
@@ -137,7 +130,7 @@ class DataParallelSteps:
 
     @cached_property
     def _exchanged(self) -> Exchanged:
-        return exchanged(self._traces.whole, self._traces.wiring)
+        return exchanged(self._traces)
 
     def propose_on_hosts(
         self, family: str, devices: Sequence[Device], collectives: str
@@ -152,8 +145,7 @@ class DataParallelSteps:
         proposed = self.propose(family, devices, collectives)
         if isinstance(proposed, NotApplicable) or family in _WAYS:
             return proposed
-        traces = self._traces
-        return DataParallel(*across_hosts(*proposed, traces.wiring, traces.whole, collectives))
+        return across_hosts(proposed, self._traces, collectives)
 
     def propose(
         self, family: str, devices: Sequence[Device], collectives: str
@@ -195,9 +187,7 @@ class DataParallelSteps:
 
     @cached_property
     def _batch(self) -> batch_graph.SplitGraph:
-        traces = self._traces
-        ends = traces.outputs, traces.targets
-        return batch_graph.split_graph(traces.whole, traces.replicas, traces.wiring, *ends)
+        return batch_graph.split_graph(self._traces)
 
     @cached_property
     def _batch_with_own(self) -> batch_graph.SplitGraph:
@@ -205,9 +195,7 @@ class DataParallelSteps:
 
     def _mirrored(self, way: AllReduceMode) -> batch_graph.SplitGraph:
         if way not in self._mirrored_graphs:
-            traces = self._traces
-            parts = traces.whole, traces.replicas, traces.wiring, traces.outputs, traces.targets
-            self._mirrored_graphs[way] = mirrored_graph(*parts, way)
+            self._mirrored_graphs[way] = mirrored_graph(self._traces, way)
         return self._mirrored_graphs[way]
 
 

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.candidates.batch_split import split_graph as batch_graph
-from placement_advisor.graph.op import CONTROL_PORT, Op, Role, WorkBasis
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role, WorkBasis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -188,22 +188,18 @@ class Exchanged(NamedTuple):
     joined: Mapping[str, tuple[Tensor, ...]]
 
 
-def exchanged(whole: OpGraph, wiring: batch_graph.Wiring) -> Exchanged:
+def exchanged(traces: batch_graph.SplitTraces) -> Exchanged:
     """Return what is exchanged, whatever the shares are."""
-    waves = exchanged_gradients(whole, wiring)
-    return Exchanged(waves, _joined(whole, wiring, waves))
+    waves = exchanged_gradients(traces)
+    return Exchanged(waves, _joined(traces, waves))
 
 
 def exchange_ops(
-    whole: OpGraph,
-    shares: Sequence[OpGraph],
-    wiring: batch_graph.Wiring,
-    way: AllReduceMode,
-    what: Exchanged,
+    traces: batch_graph.SplitTraces, way: AllReduceMode, what: Exchanged
 ) -> dict[str, Op]:
     """Return the ops of no trace, which exchange gradients, by name."""
-    device_kinds = _device_kinds(whole)
-    found, _ = _exchange(what.waves, shares, wiring, what.joined, way)
+    device_kinds = _device_kinds(traces.whole)
+    found, _ = _exchange(traces, way, what)
     names = [_named(ring_op.replica, ring_op.name) for ring_op in found]
     return {
         name: _op(ring_op, name, device_kinds) for name, ring_op in zip(names, found, strict=True)
@@ -211,25 +207,20 @@ def exchange_ops(
 
 
 def mirrored_graph(
-    whole: OpGraph,
-    shares: Sequence[OpGraph],
-    wiring: batch_graph.Wiring,
-    outputs: Iterable[Tensor],
-    targets: Iterable[str],
-    way: AllReduceMode = AllReduceMode.RING,
+    traces: batch_graph.SplitTraces, way: AllReduceMode = AllReduceMode.RING
 ) -> batch_graph.SplitGraph:
-    """Put the graph of a mirrored step together from its traces, one for each replica that is made.
+    """Put the graph of a mirrored step together from its traces.
 
-    ``outputs`` are the tensors that the unsplit step returns, ``targets`` ops that must run.
     Collectives of all replicas together are of none (`SplitGraph.replica_of`).
     """
+    whole, wiring = traces.whole, traces.wiring
     ops: dict[str, Op] = {}
-    reads: list[batch_graph.Read] = []
+    reads: list[Edge] = []
     source: dict[str, tuple[int | None, str]] = {}
     replica_of: dict[str, int | None] = {}
     collective_of: dict[str, str] = {}
-    waves, joined = exchanged(whole, wiring)
-    exchange, received = _exchange(waves, shares, wiring, joined, way)
+    what = exchanged(traces)
+    exchange, received = _exchange(traces, way, what)
     device_kinds = _device_kinds(whole)
     for ring_op in exchange:
         name = _named(ring_op.replica, ring_op.name)
@@ -238,13 +229,11 @@ def mirrored_graph(
         if way is not AllReduceMode.COPIES:
             collective_of[name] = ring_op.collective
         inputs = dict.fromkeys((*ring_op.inputs, *ring_op.kept))
-        reads += [
-            batch_graph.Read(_named(sent.replica, sent.op), name, sent.port) for sent in inputs
-        ]
-    for replica, share in enumerate(shares):
+        reads += [Edge(_named(sent.replica, sent.op), name, sent.port) for sent in inputs]
+    for replica, share in enumerate(traces.replicas):
         prefix = _named(replica, "")
         for op in whole.ops:
-            is_of_share = wiring.plan.is_copied(op.name) or op.name in joined
+            is_of_share = wiring.plan.is_copied(op.name) or op.name in what.joined
             trace = share if is_of_share else whole
             name, copied = prefix + op.name, trace.op(op.name)
             ops[name] = copied._replace(
@@ -257,13 +246,13 @@ def mirrored_graph(
             for edge in trace.inputs_of(op.name):
                 got = None if is_of_share else received.get((edge.producer, edge.port))
                 if got is None:
-                    reads.append(batch_graph.Read(prefix + edge.producer, name, edge.port))
+                    reads.append(Edge(prefix + edge.producer, name, edge.port))
                 else:
                     producer = _named(None if got.is_joint else replica, got.op)
-                    reads.append(batch_graph.Read(producer, name, got.port))
-    ends = [*(name for name, _ in outputs), *targets]
+                    reads.append(Edge(producer, name, got.port))
+    ends = [*(name for name, _ in traces.outputs), *traces.targets]
     graph = batch_graph.needed_graph(
-        ops, reads, [_named(r, name) for r in range(len(shares)) for name in ends]
+        ops, reads, [_named(replica, name) for replica in wiring.made for name in ends]
     )
     return batch_graph.SplitGraph(
         graph=graph,
@@ -276,12 +265,13 @@ def mirrored_graph(
 
 
 def _joined(
-    whole: OpGraph, wiring: batch_graph.Wiring, waves: Sequence[Sequence[Tensor]]
+    traces: batch_graph.SplitTraces, waves: Sequence[Sequence[Tensor]]
 ) -> dict[str, tuple[Tensor, ...]]:
     """Return the ops that add up gradients of several uses and do nothing else, with what they add.
 
     `tf.distribute` exchanges the gradient of a variable, so each replica joins its own first.
     """
+    whole, wiring = traces.whole, traces.wiring
     way_of = {
         tensor: (number, wiring.merges[tensor])
         for number, wave in enumerate(waves)
@@ -311,21 +301,18 @@ def _joined(
 
 
 def _exchange(
-    waves: Sequence[Sequence[Tensor]],
-    shares: Sequence[OpGraph],
-    wiring: batch_graph.Wiring,
-    joined: Mapping[str, tuple[Tensor, ...]],
-    way: AllReduceMode,
+    traces: batch_graph.SplitTraces, way: AllReduceMode, what: Exchanged
 ) -> tuple[list[RingOp], dict[Tensor, _Received]]:
     """Return the ops that exchange gradients, and what each replica reads in place of its own.
 
-    Of gradients that are ``joined`` what they are joined into is exchanged.
+    Of gradients that are joined what they are joined into is exchanged.
     """
+    wiring, shares = traces.wiring, traces.replicas
     found: list[RingOp] = []
     received: dict[Tensor, _Received] = {}
     last: str | None = None
-    joined_by = {tensor: (name, 0) for name, parts in joined.items() for tensor in parts}
-    for number, wave in enumerate(waves):
+    joined_by = {tensor: (name, 0) for name, parts in what.joined.items() for tensor in parts}
+    for number, wave in enumerate(what.waves):
         dense = (tensor for tensor in wave if wiring.merges[tensor] in SUMMED)
         to_sum = list(dict.fromkeys(joined_by.get(tensor, tensor) for tensor in dense))
         name = f"all_reduce_{number}" if number else "all_reduce"
@@ -382,8 +369,9 @@ def _keeping(
         yield ring_op
 
 
-def exchanged_gradients(whole: OpGraph, wiring: batch_graph.Wiring) -> list[list[Tensor]]:
+def exchanged_gradients(traces: batch_graph.SplitTraces) -> list[list[Tensor]]:
     """Return the gradients that replicas exchange, by wave: none is computed from its own."""
+    whole, wiring = traces.whole, traces.wiring
     exchanged = {
         tensor
         for tensor in wiring.plan.merged

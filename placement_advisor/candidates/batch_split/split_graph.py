@@ -242,14 +242,6 @@ def unsplit(graph: OpGraph, batch: int) -> SplitTraces:
 FAMILY = "batch"
 
 
-class Read(NamedTuple):
-    """What an op of a split step reads; port -1 is a control edge."""
-
-    producer: str
-    consumer: str
-    port: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitGraph:
     """The op graph of a split step.
@@ -334,19 +326,11 @@ class SplitGraph:
         return op.name if op.variable is None else op.variable
 
 
-def split_graph(
-    whole: OpGraph,
-    shares: Sequence[OpGraph],
-    wiring: Wiring,
-    outputs: Iterable[Tensor],
-    targets: Iterable[str],
-) -> SplitGraph:
-    """Put the graph of a split step together from its traces, one for each replica that is made.
-
-    ``outputs`` are the tensors that the unsplit step returns, ``targets`` ops that must run.
-    """
+def split_graph(traces: SplitTraces) -> SplitGraph:
+    """Put the graph of a split step together from its traces."""
+    whole, wiring = traces.whole, traces.wiring
     ops: dict[str, Op] = {}
-    reads: list[Read] = []
+    reads: list[Edge] = []
     source: dict[str, tuple[int | None, str]] = {}
     replica_of: dict[str, int | None] = {}
 
@@ -360,24 +344,24 @@ def split_graph(
         for edge in graph.inputs_of(op.name):
             if edge.is_control:
                 befores = wiring.befores(edge.producer, replica)
-                reads.extend(Read(before, name, CONTROL_PORT) for before in befores)
+                reads.extend(Edge(before, name, CONTROL_PORT) for before in befores)
             else:
                 producer, port = wiring.tensor((edge.producer, edge.port), replica)
-                reads.append(Read(producer, name, port))
+                reads.append(Edge(producer, name, port))
 
     for op in whole.ops:
         if op.name not in wiring.plan.replicated:
             add(op, whole, None)
-    for replica, graph in enumerate(shares):
+    for replica, graph in enumerate(traces.replicas):
         for op in graph.ops:
             if wiring.plan.is_copied(op.name):
                 add(op, graph, replica)
-    ops |= merging_ops(whole, shares, wiring)
+    ops |= merging_ops(traces)
     for added in wiring.added():
         replica_of[added.name] = added.replica
-        reads += [Read(name, added.name, port) for name, port in dict.fromkeys(added.inputs)]
-    ends = [wiring.tensor(tensor, None)[0] for tensor in outputs]
-    ends += [name for target in targets for name in wiring.befores(target, None)]
+        reads += [Edge(name, added.name, port) for name, port in dict.fromkeys(added.inputs)]
+    ends = [wiring.tensor(tensor, None)[0] for tensor in traces.outputs]
+    ends += [name for target in traces.targets for name in wiring.befores(target, None)]
     return SplitGraph(
         graph=needed_graph(ops, reads, ends),
         replica_of=replica_of,
@@ -387,33 +371,28 @@ def split_graph(
     )
 
 
-def merging_ops(whole: OpGraph, shares: Sequence[OpGraph], wiring: Wiring) -> dict[str, Op]:
+def merging_ops(traces: SplitTraces) -> dict[str, Op]:
     """Return the ops of no trace, which join and divide, by name."""
-    known = {name: whole.op(name) for name, _ in wiring.plan.divided}
+    wiring = traces.wiring
+    known = {name: traces.whole.op(name) for name, _ in wiring.plan.divided}
     for name, _ in (*wiring.plan.merged, *wiring.plan.keys):
-        for replica in wiring.made:
-            known[wiring.copy(name, replica)] = shares[replica].op(name)
+        for replica, graph in enumerate(traces.replicas):
+            known[wiring.copy(name, replica)] = graph.op(name)
     found: dict[str, Op] = {}
     for added in wiring.added():
-        known[added.name] = found[added.name] = _op(added, known, whole, wiring.shares)
+        like = None if added.like is None else traces.whole.op(added.like[0])
+        known[added.name] = found[added.name] = _op(added, known, like, wiring.shares)
     return found
 
 
-def _op(added: Added, ops: Mapping[str, Op], whole: OpGraph, shares: Sequence[int]) -> Op:
+def _op(added: Added, ops: Mapping[str, Op], like: Op | None, shares: Sequence[int]) -> Op:
     """Return an op that joins or divides: it moves bytes, and does next to nothing else."""
-    if added.like is None:  # An axis, or the sizes of the parts.
-        count = len(shares) if isinstance(added.value, tuple) else 1
-        return Op(name=added.name, kind=added.kind, role=Role.CONSTANT, output_bytes=(4 * count,))
-    like = whole.op(added.like[0])
-    kinds = like.device_kinds
-    if added.kind == "Const":
-        return Op(
-            name=added.name,
-            kind=added.kind,
-            role=Role.CONSTANT,
-            output_bytes=(4,),
-            device_kinds=kinds,
-        )
+    made_as = Op(name=added.name, kind=added.kind)
+    if like is not None:
+        made_as = made_as._replace(device_kinds=like.device_kinds)
+    if added.like is None or like is None or added.kind == "Const":
+        count = len(added.value) if isinstance(added.value, tuple) else 1
+        return made_as._replace(role=Role.CONSTANT, output_bytes=(4 * count,))
     read = [ops[name].output_bytes[port] for name, port in added.inputs]
     whole_bytes = like.output_bytes[added.like[1]]
     made: tuple[int | None, ...] = (whole_bytes,)
@@ -425,24 +404,21 @@ def _op(added: Added, ops: Mapping[str, Op], whole: OpGraph, shares: Sequence[in
         )
     moved = [size for size in (*read, *made) if size is not None]
     is_known = len(moved) == len(read) + len(made)
-    return Op(
-        name=added.name,
-        kind=added.kind,
+    return made_as._replace(
         role=Role.FORWARD if like.role is Role.INPUT else like.role,
         layer=like.layer,
         bytes_accessed=sum(moved) if is_known else None,
         work_basis=WorkBasis.SIZES if is_known else None,
         output_bytes=made,
-        device_kinds=kinds,
     )
 
 
-def needed_graph(ops: Mapping[str, Op], reads: Iterable[Read], ends: Iterable[str]) -> OpGraph:
+def needed_graph(ops: Mapping[str, Op], reads: Iterable[Edge], ends: Iterable[str]) -> OpGraph:
     """Return the graph of the ops that the ends need; TensorFlow runs no others.
 
     Edges have the sizes that their producers list.
     """
-    of_consumer: dict[str, list[Read]] = {}
+    of_consumer: dict[str, list[Edge]] = {}
     for read in reads:
         of_consumer.setdefault(read.consumer, []).append(read)
     found: set[str] = set()
@@ -455,9 +431,8 @@ def needed_graph(ops: Mapping[str, Op], reads: Iterable[Read], ends: Iterable[st
     return OpGraph(
         (op for op in ops.values() if op.name in found),
         (
-            Edge(
-                *read,
-                0 if read.port == CONTROL_PORT else ops[read.producer].output_bytes[read.port],
+            read._replace(
+                size_bytes=0 if read.is_control else ops[read.producer].output_bytes[read.port]
             )
             for name, some in of_consumer.items()
             if name in found

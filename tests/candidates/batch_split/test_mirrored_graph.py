@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from placed_steps import pair, place, price
-from split_steps import split_updates, step, training, wiring_of_training
+from split_steps import split_traces, split_training, split_updates, step, training
 
 from placement_advisor.candidates.batch_split.mirrored_graph import (
     RingTensor,
@@ -13,8 +12,7 @@ from placement_advisor.candidates.batch_split.mirrored_graph import (
     all_reduce,
     mirrored_graph,
 )
-from placement_advisor.candidates.batch_split.plan import plan_split
-from placement_advisor.candidates.batch_split.split_graph import Merge, Wiring
+from placement_advisor.candidates.batch_split.split_graph import Merge
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
@@ -22,11 +20,8 @@ from placement_advisor.simulator.memory import peak_memory
 from placement_advisor.simulator.simulator import Simulator
 
 
-def mirrored(*shares, wiring=None):
-    graphs = [training(share) for share in shares]
-    whole = training(sum(shares))
-    found = wiring or wiring_of_training(*shares)
-    return mirrored_graph(whole, graphs, found, [("loss", 0)], ["update"])
+def mirrored(*shares, **merges):
+    return mirrored_graph(split_training(*shares, **merges))
 
 
 def crossing(found):
@@ -57,9 +52,7 @@ def test_every_replica_has_the_variables_and_its_share_and_only_chunks_of_gradie
     assert placement.family == "mirrored"
     for name, device in placement.device_of.items():
         assert device == {"replica_0": "a", "replica_1": "b"}[name.split("/")[0]]
-    plain = wiring_of_training(2, 2)
-    wiring = replace(plain, merges={**plain.merges, ("gradient", 0): Merge.SAME})
-    assert not crossing(mirrored(2, 2, wiring=wiring))
+    assert not crossing(mirrored(2, 2, gradient=Merge.SAME))
     four = mirrored(2, 2, 2, 2)
     ends = crossing(four)
     assert {producer.split("/")[1] for producer, _ in ends} == {"all_reduce"}
@@ -70,19 +63,17 @@ def test_every_replica_has_the_variables_and_its_share_and_only_chunks_of_gradie
 def test_what_is_not_of_a_share_is_as_large_as_for_the_whole_batch():
     text = "x 8n - input; state 0 VarHandleOp variable state; "
     text += "swap 8n Exchange - state < state x; product 8n < swap"
-    whole, share = step(4, text), step(2, text)
-    plan = plan_split(whole, share, [("product", 0)])
-    merges = dict.fromkeys(plan.merged, Merge.CONCAT)
-    wiring = Wiring(plan=plan, shares=(2, 2), merges=merges, axes={("swap", 0): 0})
-    found = mirrored_graph(whole, [share] * 2, wiring, [("product", 0)], [])
+    found = mirrored_graph(
+        split_traces(
+            lambda samples: step(samples, text), (2, 2), [("product", 0)], merge=Merge.CONCAT
+        )
+    )
     assert found.graph.op("replica_1/swap").output_bytes == (32,)
     assert found.graph.op("replica_1/product").output_bytes == (16,)
 
 
 def test_rows_of_a_table_are_gathered_in_turn_after_their_number():
-    plain = wiring_of_training(2, 2)
-    wiring = replace(plain, merges={**plain.merges, ("gradient", 0): Merge.WEIGHTED_CONCAT})
-    graph = mirrored(2, 2, wiring=wiring).graph
+    graph = mirrored(2, 2, gradient=Merge.WEIGHTED_CONCAT).graph
     assert "replica_0/all_reduce/pack" not in graph
     rows = "all_gather/gradient"
     waits = {edge.producer for edge in graph.inputs_of(f"replica_1/{rows}/pack") if edge.is_control}
@@ -115,9 +106,7 @@ def test_a_replica_keeps_its_own_gradients_until_it_has_the_sums_and_holds_them_
 
 def test_gradients_that_follow_from_an_update_are_exchanged_after_it():
     """As those of a generator, which learns from the discriminator that was just updated."""
-    traces = split_updates()
-    parts = traces.whole, traces.replicas, traces.wiring, traces.outputs, traces.targets
-    found = mirrored_graph(*parts)
+    found = mirrored_graph(split_updates())
     for replica in ("replica_0", "replica_1"):
         for name, exchange in (("update", "all_reduce"), ("update 2", "all_reduce_1")):
             read = {edge.producer for edge in found.graph.inputs_of(f"{replica}/{name}")}
@@ -140,12 +129,12 @@ def looking_up_twice(samples, joining="ConcatV2"):
 
 
 def mirrored_lookups(joining="ConcatV2", first=Merge.CONCAT, second=Merge.CONCAT):
-    whole, share = looking_up_twice(4, joining), looking_up_twice(2, joining)
-    plan = plan_split(whole, share, [])
-    assert set(plan.merged) == {("first", 0), ("second", 0)}
-    merges = {("first", 0): first, ("second", 0): second}
-    wiring = Wiring(plan=plan, shares=(2, 2), merges=merges, axes={})
-    return mirrored_graph(whole, [share, share], wiring, [], ["update"])
+    traces = split_traces(
+        lambda samples: looking_up_twice(samples, joining), (2, 2), (), ("update",),
+        first=first, second=second,
+    )  # fmt: skip
+    assert set(traces.wiring.plan.merged) == {("first", 0), ("second", 0)}
+    return mirrored_graph(traces)
 
 
 def test_rows_of_several_lookups_are_exchanged_once_unless_more_is_done_with_them():

@@ -1,8 +1,6 @@
-from dataclasses import replace
-
 import pytest
 from placed_steps import place
-from split_steps import split_training, split_updates, step, training, wiring_of_training
+from split_steps import split_traces, split_training, split_updates, step, training
 
 from placement_advisor.candidates.batch_split.data_parallel import (
     BY_COPIES,
@@ -10,13 +8,10 @@ from placement_advisor.candidates.batch_split.data_parallel import (
     ONE_BY_ONE,
     DataParallelSteps,
 )
-from placement_advisor.candidates.batch_split.plan import plan_split
 from placement_advisor.candidates.batch_split.split_graph import (
     ON_HOST,
     SPREAD,
     Merge,
-    SplitTraces,
-    Wiring,
     split_graph,
 )
 from placement_advisor.candidates.by_layer import NotApplicable
@@ -26,9 +21,7 @@ from placement_advisor.machine.devices import Device
 
 
 def split(*shares):
-    graphs = [training(share) for share in shares]
-    wiring = wiring_of_training(*shares)
-    return split_graph(training(sum(shares)), graphs, wiring, [("loss", 0)], ["update"])
+    return split_graph(split_training(*shares))
 
 
 def test_each_replica_computes_its_share_and_the_update_reads_the_weighted_mean():
@@ -91,11 +84,10 @@ def test_rows_are_looked_up_beside_the_table_though_its_whole_value_is_read():
         "ids 4n Placeholder input; table 0 VarHandleOp variable table; "
         "read 4000 ReadVariableOp - table < table; rows 32n GatherV2 < read ids; product 8n < rows"
     )
-    whole, shares = step(4, text), [step(2, text)] * 2
-    plan = plan_split(whole, shares[0], [("product", 0)])
-    axes = {(name, 0): 0 for name in ("ids", "product")}
-    wiring = Wiring(plan=plan, merges={("product", 0): Merge.CONCAT}, shares=(2, 2), axes=axes)
-    found = split_graph(whole, shares, wiring, [("product", 0)], [])
+    traces = split_traces(
+        lambda samples: step(samples, text), (2, 2), [("product", 0)], merge=Merge.CONCAT
+    )
+    found = split_graph(traces)
     device_of = found.placed(["a", "b"], label="", rationale="").device_of
     assert [device_of[f"replica_{i}/rows"] for i in (0, 1)] == ["a", "a"]
     assert [device_of[f"replica_{i}/product"] for i in (0, 1)] == ["a", "b"]
@@ -123,11 +115,11 @@ def test_each_replica_is_laid_out_on_a_group_as_the_unsplit_step_is():
 
 
 def test_what_is_shared_waits_for_all_replicas_and_what_is_the_same_comes_from_the_first():
-    wiring = wiring_of_training(2, 2)
+    wiring = split_training().wiring
     assert wiring.befores("product", None) == ("replica_0/product", "replica_1/product")
     assert wiring.befores("product", 1) == ("replica_1/product",)
     assert wiring.befores("read", 1) == ("read",)
-    same = replace(wiring, merges={**wiring.merges, ("loss", 0): Merge.SAME})
+    same = split_training(loss=Merge.SAME).wiring
     assert same.tensor(("loss", 0), None) == ("replica_0/loss", 0)
 
 
@@ -142,13 +134,8 @@ def divided(size_bytes):
             "state x; product 8n < swap",
         )
 
-    whole, shares = swapping(4), (2, 1, 1)
-    plan = plan_split(whole, swapping(1), [("product", 0)])
-    merges = dict.fromkeys(plan.merged, Merge.CONCAT)
-    axes = dict.fromkeys((*plan.merged, *plan.divided), 0)
-    wiring = Wiring(plan=plan, shares=shares, merges=merges, axes=axes)
-    traces = [swapping(share) for share in shares]
-    return split_graph(whole, traces, wiring, [("product", 0)], []).graph
+    traces = split_traces(swapping, (2, 1, 1), [("product", 0)], merge=Merge.CONCAT)
+    return split_graph(traces).graph
 
 
 def test_what_is_divided_has_the_bytes_of_each_share_or_none():
@@ -181,7 +168,6 @@ def places(family, kind, traces=EVEN):
 
 
 UPDATE = "ResourceApplyGradientDescent"
-ENDS = {"outputs": (("loss", 0),), "targets": ("update",)}
 
 
 def test_variables_updates_and_sums_stand_where_the_family_says():
@@ -243,10 +229,7 @@ def test_replicas_make_for_themselves_what_is_made_of_variables_alone():
         edges += [Edge("read", "shaped", 0, 16), Edge("shaped", "product", 0, 16)]
         return OpGraph([*plain.ops, reshape], edges)
 
-    plan = plan_split(reshaping(4), reshaping(2), [("loss", 0)])
-    merges, axes = dict.fromkeys(plan.merged, Merge.MEAN), dict.fromkeys(plan.divided, 0)
-    wiring = Wiring(plan=plan, shares=(2, 2), merges=merges, axes=axes)
-    traces = SplitTraces(whole=reshaping(4), shares={2: reshaping(2)}, wiring=wiring, **ENDS)
+    traces = split_traces(reshaping, (2, 2), targets=("update",))
     assert places("batch", "Reshape", traces) == {"GPU:0"}
     for family in (ON_HOST, SPREAD):
         split, _ = found(family, traces)
@@ -258,7 +241,5 @@ def test_replicas_make_for_themselves_what_is_made_of_variables_alone():
 
 @pytest.mark.parametrize("family", ["mirrored", ONE_BY_ONE, BY_COPIES])
 def test_collectives_want_even_shares(family):
-    shares, wiring = {2: training(2), 1: training(1)}, wiring_of_training(2, 1)
-    uneven = SplitTraces(whole=training(3), shares=shares, wiring=wiring, **ENDS)
-    answer = DataParallelSteps(uneven).propose(family, DEVICES, "all")
+    answer = DataParallelSteps(split_training(2, 1)).propose(family, DEVICES, "all")
     assert answer == NotApplicable(family=family, reason="wants the same samples on each device")
