@@ -8,8 +8,8 @@ one that the producer lists for the port.
 Left out: whether a port exists. An edge may leave a port for which its producer lists no size; a
 graph file may not hold one.
 
-Its file is gzipped JSON that also says how the step was traced, and is read without networkx;
-`to_networkx` and `from_networkx` convert a graph for programs that use networkx.
+Its file is gzipped JSON that also says how the step was traced, and is read without networkx, which
+other programs use.
 """
 
 from __future__ import annotations
@@ -170,7 +170,10 @@ class OpGraph:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of ops, kinds, sizes and edges: equal for equal graphs on any machine."""
-        return graph_fingerprint(self.ops, self.edges)
+        digest = hashlib.sha256()
+        for piece in chain(_pieces(self), [_END]):
+            digest.update(piece)
+        return digest.hexdigest()[:16]
 
     def layers(self) -> tuple[str, ...]:
         """Return the layers in the order in which their first op stands."""
@@ -179,18 +182,56 @@ class OpGraph:
     def as_networkx(self, device_of: Mapping[str, str] | None = None) -> nx.MultiDiGraph[str]:
         """Return a copy for networkx, with the devices of a placement if they are given.
 
-        Attributes of nodes and edges are those of `networkx_form`; `from_networkx` takes them back.
+        Nodes and edges have the fields of `Op` and `Edge` that are known as attributes;
+        `from_networkx` takes them back.
         """
-        return to_networkx(self.ops, self.edges, device_of)
+        import networkx as nx
+
+        graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
+        for op in self.ops:
+            extra = {"colocation": op.variable, "device": (device_of or {}).get(op.name)}
+            # As a graph file has them: enumerations as texts, tuples as lists.
+            values = json.loads(json.dumps(op, default=sorted))
+            attributes = {**dict(zip(Op._fields, values, strict=True)), **extra}
+            name = attributes.pop("name")
+            graph.add_node(name, **{key: v for key, v in attributes.items() if v is not None})
+        for key, edge in enumerate(self.edges):
+            size = {} if edge.size_bytes is None else {"size_bytes": edge.size_bytes}
+            graph.add_edge(edge.producer, edge.consumer, key=key, port=edge.port, **size)
+        return graph
 
     @classmethod
     def from_networkx(cls, graph: nx.DiGraph[Any]) -> OpGraph:
         """Return the graph of ops that a networkx graph holds, as `as_networkx` lays it out.
 
+        A node needs its ``kind``, an edge its ``port``; what is unknown may be None as well as
+        absent, and any other attributes are left out.
+
         Raises:
-            AdvisorError: an attribute is missing or misfits, or there is a cycle.
+            AdvisorError: an attribute is missing or misfits, the message names node or edge; or
+                there is a cycle.
         """
-        return cls(*from_networkx(graph))
+        if not graph.is_directed():
+            raise AdvisorError("edges lead from producer to consumer: the graph has no directions")
+        try:
+            ops = [
+                untrusted.within(
+                    f"node {untrusted.shown(name)}", _read_op, {**_known(Op, known), "name": name}
+                )
+                for name, known in graph.nodes(data=True)
+            ]
+            edges = [
+                untrusted.within(
+                    f"edge {untrusted.shown(source)} → {untrusted.shown(target)}",
+                    partial(contract.value_from, Edge),
+                    {**_known(Edge, known), "producer": source, "consumer": target},
+                )
+                for source, target, known in graph.edges(data=True)
+            ]
+        except untrusted.MisfitError as misfit:
+            hint = "nodes and edges have the attributes that `as_networkx` gives them"
+            raise AdvisorError(str(misfit), hint=hint) from None
+        return cls(ops, edges)
 
     def host_bound(self, kind: str) -> frozenset[str]:
         """Return the ops that run on the host of a device of that kind, wherever they are placed.
@@ -209,15 +250,30 @@ class OpGraph:
         requested_device_of: Mapping[str, str] | None = None,
         traced_as: TracedAs | None = None,
     ) -> None:
-        """Write the graph as gzipped JSON; equal graphs give equal bytes.
+        """Write the graph as gzipped JSON; equal graphs give equal bytes, whatever file it is.
 
         ``requested_device_of`` has the devices that `tf.device` scopes ask for, by op; a check
         from the file alone places by them. ``traced_as`` is for what is held against the graph.
+        Neither is part of the graph: its fingerprint is the same for any.
 
         Raises:
             OSError: the file cannot be written.
         """
-        write_graph(Path(path), self.ops, self.edges, requested_device_of, traced_as)
+        beside = {
+            "requested_device_of": None if requested_device_of is None else {**requested_device_of},
+            "traced_as": None if traced_as is None else asdict(traced_as),
+        }
+        with (
+            Path(path).open("wb") as raw,
+            gzip.GzipFile("", "wb", COMPRESSION_LEVEL, fileobj=raw, mtime=0) as file,
+        ):
+            for piece in _pieces(self):
+                file.write(piece)
+            for name, value in beside.items():
+                if value is not None:
+                    written = json.dumps(value, sort_keys=True, separators=(",", ":"))
+                    file.write(f',"{name}":{written}'.encode())
+            file.write(_END)
 
     @classmethod
     def load(cls, path: str | Path) -> OpGraph:
@@ -244,12 +300,20 @@ def load_graph(path: Path) -> LoadedGraph:
     Raises:
         AdvisorError: as `OpGraph.load`.
     """
-    file = read_graph(path)
     try:
-        graph = OpGraph(file.ops, file.edges)
+        document = contract.value_from(dict[str, Any], untrusted.parse_json(_unpacked(path)))
+        rest = {key: value for key, value in document.items() if key not in ("ops", "edges")}
+        beside = contract.value_in(_Beside, rest)
+        ops = _rows(document, "ops", Op)
+        for i, op in enumerate(ops):
+            _check_op(op, f"ops[{i}].")
+        graph = OpGraph(ops, _edges(ops, _rows(document, "edges", _EdgeRow)))
+    except untrusted.MisfitError as misfit:
+        hint = "a graph file is written by `advisor trace`"
+        raise AdvisorError(f"{path}: {misfit}", hint=hint) from None
     except AdvisorError as error:
         raise AdvisorError(f"{path}: {error.message}", hint=error.hint) from None
-    return LoadedGraph(graph, file.requested_device_of, file.traced_as)
+    return LoadedGraph(graph, beside.requested_device_of, beside.traced_as)
 
 
 def _check_sizes(ops: Sequence[Op], edges: Sequence[Edge]) -> None:
@@ -386,18 +450,6 @@ class _EdgeRow(NamedTuple):
     size_bytes: contract.Bytes | None
 
 
-class GraphFile(NamedTuple):
-    """What a file holds.
-
-    ``requested_device_of`` and ``traced_as`` are None where it says nothing of them.
-    """
-
-    ops: Sequence[Op]
-    edges: Sequence[Edge]
-    requested_device_of: Mapping[str, str] | None
-    traced_as: TracedAs | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Beside:
     """What a file may hold beside the graph."""
@@ -409,71 +461,11 @@ class _Beside:
     traced_as: TracedAs | None = None
 
 
-def write_graph(
-    path: Path,
-    ops: Sequence[Op],
-    edges: Sequence[Edge],
-    requested_device_of: Mapping[str, str] | None = None,
-    traced_as: TracedAs | None = None,
-) -> None:
-    """Write the file. Neither name nor time go into it: equal graphs give equal bytes.
-
-    ``requested_device_of`` has the devices that the user's own scopes ask for, by op. Neither they
-    nor ``traced_as`` are part of the graph: its fingerprint is the same for any.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    with (
-        path.open("wb") as raw,
-        gzip.GzipFile("", "wb", COMPRESSION_LEVEL, fileobj=raw, mtime=0) as file,
-    ):
-        for piece in _pieces(ops, edges):
-            file.write(piece)
-        if requested_device_of is not None:
-            asked = json.dumps(dict(requested_device_of), sort_keys=True, separators=(",", ":"))
-            file.write(f',"requested_device_of":{asked}'.encode())
-        if traced_as is not None:
-            how = json.dumps(asdict(traced_as), sort_keys=True, separators=(",", ":"))
-            file.write(f',"traced_as":{how}'.encode())
-        file.write(_END)
-
-
-def graph_fingerprint(ops: Sequence[Op], edges: Sequence[Edge]) -> str:
-    """Return a hash of what `write_graph` would write of a graph alone."""
-    digest = hashlib.sha256()
-    for piece in _pieces(ops, edges):
-        digest.update(piece)
-    digest.update(_END)
-    return digest.hexdigest()[:16]
-
-
-def read_graph(path: Path) -> GraphFile:
-    """Return what a file holds.
-
-    Raises:
-        AdvisorError: it cannot be read, or is none that `write_graph` could have written.
-    """
-    try:
-        document = contract.value_from(dict[str, Any], untrusted.parse_json(_unpacked(path)))
-        rest = {key: value for key, value in document.items() if key not in ("ops", "edges")}
-        beside = contract.value_in(_Beside, rest)
-        ops = _rows(document, "ops", Op)
-        for i, op in enumerate(ops):
-            _check_op(op, f"ops[{i}].")
-        edges = _edges(ops, _rows(document, "edges", _EdgeRow))
-        return GraphFile(ops, edges, beside.requested_device_of, beside.traced_as)
-    except untrusted.MisfitError as misfit:
-        raise AdvisorError(
-            f"{path}: {misfit}", hint="a graph file is written by `advisor trace`"
-        ) from None
-
-
-def _pieces(ops: Sequence[Op], edges: Sequence[Edge]) -> Iterator[bytes]:
-    place = {op.name: i for i, op in enumerate(ops)}
-    rows = ([place[e.producer], place[e.consumer], e.port, e.size_bytes] for e in edges)
+def _pieces(graph: OpGraph) -> Iterator[bytes]:
+    place = graph.index
+    rows = ([place(e.producer), place(e.consumer), e.port, e.size_bytes] for e in graph.edges)
     yield f'{{"schema_version":{SCHEMA_VERSION},"ops":['.encode()
-    yield from _slices(map(_op_row, ops))
+    yield from _slices(map(_op_row, graph.ops))
     yield b'],"edges":['
     yield from _slices(rows)
     yield b"]"
@@ -526,12 +518,8 @@ def _rows(document: dict[str, object], key: str, kind: Any) -> tuple[Any, ...]:
     return untrusted.within(key, partial(contract.value_from, contract.Rows[kind]), rows)
 
 
-def read_op(value: object) -> Op:
-    """Return the op that an object describes.
-
-    Raises:
-        MisfitError: it describes none.
-    """
+def _read_op(value: object) -> Op:
+    """Return the op that an object describes."""
     op = contract.value_from(Op, value)
     _check_op(op, "")
     return op
@@ -568,58 +556,6 @@ def _no_port(op: Op, port: int) -> str:
         f"op {untrusted.shown(op.name)} has {len(op.output_bytes)} outputs, none of them "
         f"number {port}"
     )
-
-
-def to_networkx(
-    ops: Iterable[Op], edges: Iterable[Edge], device_of: Mapping[str, str] | None
-) -> nx.MultiDiGraph[str]:
-    """Return a new graph with the attributes above."""
-    import networkx as nx
-
-    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
-    for op in ops:
-        extra = {"colocation": op.variable, "device": (device_of or {}).get(op.name)}
-        # As a graph file has them: enumerations as texts, tuples as lists.
-        values = json.loads(json.dumps(op, default=sorted))
-        attributes = {**dict(zip(Op._fields, values, strict=True)), **extra}
-        name = attributes.pop("name")
-        graph.add_node(name, **{key: v for key, v in attributes.items() if v is not None})
-    for key, edge in enumerate(edges):
-        size = {} if edge.size_bytes is None else {"size_bytes": edge.size_bytes}
-        graph.add_edge(edge.producer, edge.consumer, key=key, port=edge.port, **size)
-    return graph
-
-
-def from_networkx(graph: nx.DiGraph[Any]) -> tuple[list[Op], list[Edge]]:
-    """Return the ops and edges of a graph with such attributes; any others are left out.
-
-    A node needs its ``kind``, an edge its ``port``; what is unknown may be None as well as absent.
-
-    Raises:
-        AdvisorError: an attribute is missing or misfits; the message names node or edge.
-    """
-    if not graph.is_directed():
-        raise AdvisorError("edges lead from producer to consumer: the graph has no directions")
-    try:
-        ops = [
-            untrusted.within(
-                f"node {untrusted.shown(name)}", read_op, {**_known(Op, attributes), "name": name}
-            )
-            for name, attributes in graph.nodes(data=True)
-        ]
-        edges = [
-            untrusted.within(
-                f"edge {untrusted.shown(source)} → {untrusted.shown(target)}",
-                partial(contract.value_from, Edge),
-                {**_known(Edge, values), "producer": source, "consumer": target},
-            )
-            for source, target, values in graph.edges(data=True)
-        ]
-    except untrusted.MisfitError as misfit:
-        raise AdvisorError(
-            str(misfit), hint="nodes and edges have the attributes that `as_networkx` gives them"
-        ) from None
-    return ops, edges
 
 
 def _known(kind: type[Op | Edge], attributes: Mapping[str, object]) -> dict[str, object]:

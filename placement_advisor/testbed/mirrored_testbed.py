@@ -101,9 +101,7 @@ class MirroredTestbed:
             return failed
         files = [site.fetch(i, path) for i, path in enumerate(paths.values())]
         named = list(map(str, files))
-        found = self._testbed.call(
-            runner.compare, self._program, named, steps, seed, time_limit_s=limit_s
-        )
+        found = self._testbed.call(runner.compare, self._program, named, seed, time_limit_s=limit_s)
         for path in files:
             path.unlink()
         return found

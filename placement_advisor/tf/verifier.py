@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import zipfile
-from dataclasses import dataclass, replace
-from functools import partial
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from placement_advisor.tf.trace.roles import Update
 
     Place = Callable[[Bundle, Mapping[str, str]], PlacedStep]
+    # A step, and values in place of its initial state.
+    Run = Callable[[PlacedStep, Mapping[str, Any] | None], StepResults]
 
 
 # What cancels is a few ops away from the update: behind an optimizer's arithmetic, and clipping
@@ -96,12 +98,11 @@ def _clear(
         bundle.variables,
         deterministic_graph.rounded(bundle.variables, deterministic_graph.ROUNDING_SEED),
     )
-    running: list[PlacedStep] = []
     found: dict[str, bool] = {}
     # Of a large model it takes seconds to put the state back, and there are many turns.
     is_initial = False
-    try:
-        running.extend(place(bundle, device_of) for _ in states)
+    with ExitStack() as opened:
+        running = [opened.enter_context(closing(place(bundle, device_of))) for _ in states]
         wanted = [tensor_name(reference) for reference in given]
         for _ in range(_MOST_OPS_BEHIND):
             # What a slot holds comes from its own updates.
@@ -129,9 +130,6 @@ def _clear(
                     found[name] = shows(one, two)
                     behind += () if found[name] else nodes[op_of(name)].input
             wanted = [tensor_name(each) for each in behind if not each.startswith("^")]
-    finally:
-        for step in running:
-            step.close()
     return found
 
 
@@ -268,20 +266,7 @@ def save_results(path: Path, results: Sequence[StepResults]) -> None:
             is_short = array.dtype.kind in "SU"
             return [name, array.dtype.str if is_short else array.dtype.name, list(array.shape)]
 
-        layout = [
-            {
-                "outputs": [put(value) for value in each.outputs],
-                "before": {name: put(value) for name, value in each.before.items()},
-                "state": {name: put(value) for name, value in each.state.items()},
-                "given": {
-                    name: None
-                    if given is None
-                    else [[one.update, one.step, put(one.value)] for one in given]
-                    for name, given in each.given.items()
-                },
-            }
-            for each in results
-        ]
+        layout = [asdict(_with_arrays(each, put)) for each in results]
         archive.writestr(_LAYOUT, json.dumps(layout))
 
 
@@ -301,25 +286,29 @@ def read_results(path: Path) -> list[StepResults]:
                     raise ValueError(f"array {name} is not of {kind} and {shape}")
                 return array.reshape(shape)
 
-            return [
-                StepResults(
-                    outputs=tuple(map(taken, each["outputs"])),
-                    before={name: taken(value) for name, value in each["before"].items()},
-                    state={name: taken(value) for name, value in each["state"].items()},
-                    given={
-                        name: None
-                        if given is None
-                        else tuple(
-                            AppliedUpdate(update=update, step=step, value=taken(value))
-                            for update, step, value in given
-                        )
-                        for name, given in each["given"].items()
-                    },
-                )
-                for each in json.loads(archive.read(_LAYOUT))
-            ]
+            results = []
+            for each in json.loads(archive.read(_LAYOUT)):
+                for name, found in each["given"].items():
+                    each["given"][name] = found and [AppliedUpdate(**one) for one in found]
+                results.append(_with_arrays(StepResults(**each), taken))
+            return results
     except (OSError, zipfile.BadZipFile, LookupError, TypeError, ValueError, AttributeError) as e:
         raise TestbedError(f"results of steps cannot be read: {e}") from None
+
+
+def _with_arrays(results: StepResults, change: Callable[[Any], Any]) -> StepResults:
+    """Return results with something in place of each array."""
+    return StepResults(
+        outputs=tuple(map(change, results.outputs)),
+        before={name: change(value) for name, value in results.before.items()},
+        state={name: change(value) for name, value in results.state.items()},
+        given={
+            name: None
+            if given is None
+            else tuple(replace(one, value=change(one.value)) for one in given)
+            for name, given in results.given.items()
+        },
+    )
 
 
 # The step itself has run; what goes wrong from there on is what was changed in it, or the memory
@@ -342,6 +331,13 @@ class _Comparable:
     split_rounding: bool = False
 
 
+class _Step(NamedTuple):
+    """A step, and where its ops are."""
+
+    bundle: Bundle
+    device_of: Mapping[str, str]
+
+
 # What a step computes, and what rounding does to it.
 _Reference = tuple[StepResults, tuple["Rounding", ...]]
 
@@ -349,35 +345,29 @@ _Reference = tuple[StepResults, tuple["Rounding", ...]]
 class Verifier:
     """The reference, and what was computed of it so far."""
 
-    def __init__(self, place: Place, bundle: Bundle, device_of: Mapping[str, str]) -> None:
-        """Take what makes placed steps, and the reference: a step and where its ops are."""
-        self._place, self._bundle, self._device_of = place, bundle, dict(device_of)
+    def __init__(
+        self, place: Place, bundle: Bundle, device_of: Mapping[str, str], steps: int
+    ) -> None:
+        """Take what makes placed steps, and the reference: a step, where its ops are, how many."""
+        self._place, self._steps = place, steps
+        self._step = _Step(bundle, device_of)
         self._references: dict[_Comparable, _Reference] = {}
         self._alone: dict[str, _Reference] = {}
         self._split: Split | None = None
 
-    def begin(self, steps: int) -> None:
+    def begin(self) -> None:
         """Compute the reference."""
-        self._reference(_Comparable(), steps)
+        self._reference(_Comparable())
 
     def verify(
-        self,
-        program: str,
-        bundle: Bundle,
-        device_of: Mapping[str, str],
-        ready: PlacedStep,
-        steps: int,
+        self, program: str, bundle: Bundle, device_of: Mapping[str, str], ready: PlacedStep
     ) -> Verification:
         """Compare a candidate that is ``ready`` with the reference, from where it is right."""
 
         def compared(seed: int | None) -> Verification:
-            begun = bundle
-            if seed is not None:
-                begun = replace(
-                    bundle, variables=deterministic_graph.rounded(bundle.variables, seed)
-                )
-            ours = ready.results(steps, begun.variables)
-            return self._from(seed)._begun(program, begun, device_of, ours, steps)
+            begun = _begun(bundle, seed)
+            ours = ready.results(self._steps, begun.variables)
+            return self._from(seed)._verified(program, _Step(begun, device_of), ours)
 
         return from_other_values(compared)
 
@@ -385,67 +375,45 @@ class Verifier:
         """Return one whose reference begins from other values; None for those that there are."""
         if seed is None:
             return self
-        begun = replace(
-            self._bundle, variables=deterministic_graph.rounded(self._bundle.variables, seed)
-        )
-        return Verifier(self._place, begun, self._device_of)
+        bundle, device_of = self._step
+        return Verifier(self._place, _begun(bundle, seed), device_of, self._steps)
 
-    def _begun(
-        self,
-        program: str,
-        bundle: Bundle,
-        device_of: Mapping[str, str],
-        ours: StepResults,
-        steps: int,
-    ) -> Verification:
+    def _verified(self, program: str, step: _Step, ours: StepResults) -> Verification:
         """Compare what a candidate computes from the values of its bundle."""
-        how = _comparable(bundle.split, bundle)
+        how = _comparable(step.bundle.split, step.bundle)
         if how is None:
-            return _unverified(bundle, steps)
-        self._split = bundle.split
+            return self._unverified(step.bundle)
+        self._split = step.bundle.split
         try:
-            return self._verified(program, bundle, device_of, ours, how, steps)
+            if how.constant_draws or how.samples:
+                found = verify(ours, *self._split_alone(program, step.bundle), self._steps)
+                if found.wrong:
+                    return replace(found, held_equal=True)
+                if how.constant_draws:
+                    ours = self._held(step, how)
+            found = self._compare(ours, how)
+            if found.unverified and not found.wrong:
+                found = self._with_sums_shown(step, how, found)
         except _CANNOT_HOLD:
-            return _unverified(bundle, steps)
-
-    def _verified(
-        self,
-        program: str,
-        bundle: Bundle,
-        device_of: Mapping[str, str],
-        ours: StepResults,
-        how: _Comparable,
-        steps: int,
-    ) -> Verification:
-        if how.constant_draws or how.samples:
-            found = verify(ours, *self._split_alone(program, bundle, steps), steps)
-            if found.wrong:
-                return replace(found, held_equal=True)
-            if how.constant_draws:
-                ours = self._held(bundle, device_of, how, steps)
-        found = self._compare(ours, how, steps)
-        if found.unverified and not found.wrong:
-            found = self._with_sums_shown(bundle, device_of, how, found, steps)
+            return self._unverified(step.bundle)
         return replace(found, held_equal=how != _Comparable())
 
-    def compare(
-        self, ours: Sequence[StepResults], split: Split, steps: int, seed: int | None
-    ) -> Verification:
+    def compare(self, ours: Sequence[StepResults], split: Split, seed: int | None) -> Verification:
         """Compare what replicas of a mirrored step computed, draws held equal, with the reference.
 
         They began from values rounded by a seed, None for those that there are. Of several results
         the one that is farthest off counts.
         """
         if seed is not None:
-            return self._from(seed).compare(ours, split, steps, None)
-        how = _comparable(split, self._bundle)
+            return self._from(seed).compare(ours, split, None)
+        how = _comparable(split, self._step.bundle)
         if how is None:
-            return _unverified(self._bundle, steps)
+            return self._unverified(self._step.bundle)
         self._split = split
-        reference, _ = self._reference(how, steps)
+        reference, _ = self._reference(how)
         ours = [_as_known(each, reference) for each in _averaged(ours, split.statistics)]
         # A mirrored step that exchanges nothing has failed before.
-        found = [self._compare(each, how, steps, is_exchanged=True) for each in ours]
+        found = [self._compare(each, how, is_exchanged=True) for each in ours]
         worst = max(found, key=lambda each: (bool(each.wrong), each.relative_difference))
         unverified = {name: None for each in found for name in each.unverified}
         return replace(worst, unverified=tuple(unverified), held_equal=how != _Comparable())
@@ -455,130 +423,96 @@ class Verifier:
         self._alone.pop(program, None)
 
     def _compare(
-        self, ours: StepResults, how: _Comparable, steps: int, *, is_exchanged: bool = False
+        self, ours: StepResults, how: _Comparable, *, is_exchanged: bool = False
     ) -> Verification:
-        found = verify(ours, *self._reference(how, steps), steps, is_exchanged=is_exchanged)
+        found = verify(ours, *self._reference(how), self._steps, is_exchanged=is_exchanged)
         if found.wrong and self._split is not None:
             how = replace(how, split_rounding=True)
-            found = verify(ours, *self._reference(how, steps), steps, is_exchanged=is_exchanged)
+            found = verify(ours, *self._reference(how), self._steps, is_exchanged=is_exchanged)
         return found
 
-    def _with_sums_shown(
-        self,
-        bundle: Bundle,
-        device_of: Mapping[str, str],
-        how: _Comparable,
-        found: Verification,
-        steps: int,
-    ) -> Verification:
+    def _with_sums_shown(self, step: _Step, how: _Comparable, found: Verification) -> Verification:
         """Compare once more where sums do not cancel; return what is left unverified."""
-        alone = _made(self._bundle, self._device_of, how)
-        cancelling = find_cancelling(self._place, *alone, found.unverified, bundle)
+        alone = _made(self._step, how)
+        cancelling = find_cancelling(self._place, *alone, found.unverified, step.bundle)
         if not cancelling:
             return found
         how = replace(how, shown=cancelling)
-        again = self._compare(self._held(bundle, device_of, how, steps), how, steps)
+        again = self._compare(self._held(step, how), how)
         if again.wrong:
             return replace(again, wrong=f"{again.wrong} (where its sum does not cancel)")
         left = tuple(name for name in found.unverified if name in again.unverified)
         return replace(found, unverified=left)
 
-    def _held(
-        self, bundle: Bundle, device_of: Mapping[str, str], how: _Comparable, steps: int
-    ) -> StepResults:
+    def _held(self, step: _Step, how: _Comparable) -> StepResults:
         """Return what a candidate computes, made comparable."""
-        step = self._place(*_made(bundle, device_of, how))
-        try:
-            return step.results(steps)
-        finally:
-            step.close()
+        return self._once(_made(step, how), self._plain, None)
 
-    def _reference(self, how: _Comparable, steps: int) -> _Reference:
+    def _reference(self, how: _Comparable) -> _Reference:
         """Return what the reference computes, and what it does where things are rounded."""
         if how not in self._references:
-            bundle, device_of = _made(self._bundle, self._device_of, how)
             if how.split_rounding:
-                exact, noisy = self._reference(replace(how, split_rounding=False), steps)
-                self._references[how] = exact, (*noisy, *self._as_splits_round(exact, how, steps))
+                exact, noisy = self._reference(replace(how, split_rounding=False))
+                self._references[how] = exact, (*noisy, *self._as_splits_round(exact, how))
             else:
-                self._references[how] = self._twice(
-                    bundle, device_of, partial(self._run, how, steps)
-                )
+                self._references[how] = self._twice(_made(self._step, how), self._run(how))
         return self._references[how]
 
-    def _as_splits_round(
-        self, exact: StepResults, how: _Comparable, steps: int
-    ) -> tuple[Rounding, ...]:
-        bundle, device_of = _made(self._bundle, self._device_of, how)
-        values = deterministic_graph.rounded(bundle.variables, deterministic_graph.ROUNDING_SEED)
-        reordered = rounding(
-            self._once(bundle, device_of, partial(self._reordered, how, steps), values), exact
-        )
-        bundle, beside = deterministic_graph.with_rounded_lookups(
-            bundle, deterministic_graph.ROUNDING_SEED
-        )
-        device_of |= {new: device_of[old] for new, old in beside.items()}
-        looked_up = self._once(bundle, device_of, partial(self._run, how, steps), values)
-        return reordered, rounding(looked_up, exact)
+    def _as_splits_round(self, exact: StepResults, how: _Comparable) -> tuple[Rounding, ...]:
+        seed = deterministic_graph.ROUNDING_SEED
+        made = _made(self._step, how)
+        values = deterministic_graph.rounded(made.bundle.variables, seed)
+        reordered = rounding(self._once(made, self._run(how, seed), values), exact)
+        bundle, beside = deterministic_graph.with_rounded_lookups(made.bundle, seed)
+        added = {new: made.device_of[old] for new, old in beside.items()}
+        looking_up = _Step(bundle, {**made.device_of, **added})
+        return reordered, rounding(self._once(looking_up, self._run(how), values), exact)
 
-    def _run(
-        self, how: _Comparable, steps: int, step: PlacedStep, values: Mapping[str, Any] | None
-    ) -> StepResults:
-        """Return what the reference computes, from other values if there are any."""
-        if self._split is not None and how.samples:
-            return results_of_shares(step, self._split, how.samples, steps, values)
-        return step.results(steps, values)
-
-    def _reordered(
-        self, how: _Comparable, steps: int, step: PlacedStep, values: Mapping[str, Any] | None
-    ) -> StepResults:
-        """Return what the reference computes of samples in another order."""
-        assert self._split is not None, "only splits add up in another order"
-        samples = how.samples or (sum(self._split.samples),)
-        return results_of_shares(
-            step, self._split, samples, steps, values, deterministic_graph.ROUNDING_SEED
+    def _run(self, how: _Comparable, order_seed: int | None = None) -> Run:
+        """Return what runs the reference, with a seed on samples in another order."""
+        split = self._split
+        if split is None or not (how.samples or order_seed):
+            return self._plain
+        samples = how.samples or (sum(split.samples),)
+        return lambda step, values: results_of_shares(
+            step, split, samples, self._steps, values, order_seed
         )
 
-    def _split_alone(self, program: str, bundle: Bundle, steps: int) -> _Reference:
+    def _plain(self, step: PlacedStep, values: Mapping[str, Any] | None) -> StepResults:
+        return step.results(self._steps, values)
+
+    def _split_alone(self, program: str, bundle: Bundle) -> _Reference:
         """Return what a split step computes on the one device of the reference."""
         if program not in self._alone:
-            device = next(iter(self._device_of.values()))
-            placed = {node.name: device for node in bundle.graph_def.node}
-            placed |= dict.fromkeys(bundle.loops, device)
-            self._alone[program] = self._twice(
-                bundle, placed, lambda step, values: step.results(steps, values)
-            )
+            device = next(iter(self._step.device_of.values()))
+            names = (*(node.name for node in bundle.graph_def.node), *bundle.loops)
+            step = _Step(bundle, dict.fromkeys(names, device))
+            self._alone[program] = self._twice(step, self._plain)
         return self._alone[program]
 
-    def _twice(
-        self,
-        bundle: Bundle,
-        device_of: Mapping[str, str],
-        run: Callable[[PlacedStep, Mapping[str, Any] | None], StepResults],
-    ) -> _Reference:
+    def _twice(self, step: _Step, run: Run) -> _Reference:
         """Run a step from its values and from rounded ones."""
-        exact, noisy = (
-            self._once(bundle, device_of, run, values)
-            for values in (
-                None,
-                deterministic_graph.rounded(bundle.variables, deterministic_graph.ROUNDING_SEED),
-            )
+        exact = self._once(step, run, None)
+        values = deterministic_graph.rounded(
+            step.bundle.variables, deterministic_graph.ROUNDING_SEED
         )
-        return exact, (rounding(noisy, exact),)
+        return exact, (rounding(self._once(step, run, values), exact),)
 
-    def _once(
-        self,
-        bundle: Bundle,
-        device_of: Mapping[str, str],
-        run: Callable[[PlacedStep, Mapping[str, Any] | None], StepResults],
-        values: Mapping[str, Any] | None,
-    ) -> StepResults:
+    def _once(self, step: _Step, run: Run, values: Mapping[str, Any] | None) -> StepResults:
         """Run a step in a session of its own, where kernels that draw numbers begin anew."""
-        step = self._place(bundle, device_of)
-        try:
-            return run(step, values)
-        finally:
-            step.close()
+        with closing(self._place(*step)) as placed:
+            return run(placed, values)
+
+    def _unverified(self, bundle: Bundle) -> Verification:
+        names = tuple(bundle.variables)
+        return Verification(steps=self._steps, variables=len(names), unverified=names)
+
+
+def _begun(bundle: Bundle, seed: int | None) -> Bundle:
+    """Return a step that begins from values rounded by a seed, None for those that there are."""
+    if seed is None:
+        return bundle
+    return replace(bundle, variables=deterministic_graph.rounded(bundle.variables, seed))
 
 
 def _comparable(split: Split | None, bundle: Bundle) -> _Comparable | None:
@@ -593,10 +527,8 @@ def _comparable(split: Split | None, bundle: Bundle) -> _Comparable | None:
     return _Comparable(split.draws, split.samples) if is_even and not split.goes_on else None
 
 
-def _made(
-    bundle: Bundle, device_of: Mapping[str, str], how: _Comparable
-) -> tuple[Bundle, dict[str, str]]:
-    placed = dict(device_of)
+def _made(step: _Step, how: _Comparable) -> _Step:
+    bundle, placed = step.bundle, dict(step.device_of)
     if how.constant_draws:
         bundle = deterministic_graph.with_constant_draws(bundle)
     if how.shown:
@@ -607,7 +539,7 @@ def _made(
             for each in how.shown
             for name in deterministic_graph.copies(each.op, known)
         }
-    return bundle, placed
+    return _Step(bundle, placed)
 
 
 def _as_known(ours: StepResults, reference: StepResults) -> StepResults:
@@ -646,9 +578,3 @@ def _averaged(ours: Sequence[StepResults], names: Sequence[str]) -> list[StepRes
 def _mean(values: Sequence[Any]) -> Any:
     first = np.asarray(values[0])
     return np.mean([np.asarray(value, np.float64) for value in values], 0).astype(first.dtype)
-
-
-def _unverified(bundle: Bundle, steps: int) -> Verification:
-    return Verification(
-        steps=steps, variables=len(bundle.variables), unverified=tuple(bundle.variables)
-    )

@@ -163,9 +163,9 @@ def _verified(
         return made(step, graph, Runtime(address="", logical_cpus=2), 60.0)
 
     first, ours = (dict.fromkeys(_names(each), "/device:CPU:0") for each in (bundle, split))
-    verifier = Verifier(place, bundle, first)
-    verifier.begin(2)
-    return verifier.verify("batch", split, ours, place(split, ours, ready), 2)
+    verifier = Verifier(place, bundle, first, 2)
+    verifier.begin()
+    return verifier.verify("batch", split, ours, place(split, ours, ready))
 
 
 def verified_tie(loses_a_share: bool) -> Verification:

@@ -119,18 +119,16 @@ def verify(label: str, steps: int) -> Verification | CallFailure | None:
     bundle = _programs[program].bundle
     try:
         if _verifier is None:
-            verifier = Verifier(_place, bundle, device_of)
-            verifier.begin(steps)
+            verifier = Verifier(_place, bundle, device_of, steps)
+            verifier.begin()
             _verifier = verifier
             return None
-        return _verifier.verify(program, bundle, device_of, _ready[label], steps)
+        return _verifier.verify(program, bundle, device_of, _ready[label])
     except tf.errors.OpError as error:
         return _failure(error, program)
 
 
-def compare(
-    program: str, paths: list[str], steps: int, seed: int | None
-) -> Verification | CallFailure | None:
+def compare(program: str, paths: list[str], seed: int | None) -> Verification | CallFailure | None:
     """Compare results that other processes wrote with those of the first candidate verified.
 
     They are of a step that is split as ``program`` is, from values rounded by a seed, if there is
@@ -142,7 +140,7 @@ def compare(
     split = _programs[program].bundle.split
     assert split is not None, f"{program} is not split"
     try:
-        return _verifier.compare(found, split, steps, seed)
+        return _verifier.compare(found, split, seed)
     except tf.errors.OpError as error:
         return _failure(error, program)
 

@@ -121,11 +121,11 @@ class LiveSplit:
             return PlacedStep(bundle, placed, runtime, _LIMIT_S)
 
         device_of = self.placement.device_of
-        verifier = Verifier(put, whole, alone)
-        verifier.begin(_STEPS)
+        verifier = Verifier(put, whole, alone, _STEPS)
+        verifier.begin()
         ready = put(bundle, device_of)
         try:
-            return verifier.verify("split", bundle, device_of, ready, _STEPS)
+            return verifier.verify("split", bundle, device_of, ready)
         finally:
             ready.close()
 
