@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph import name_patterns, placement
@@ -96,23 +96,17 @@ def place_by_layer(
     return {op.name: placing.device_of[op.name] for op in graph.placed_ops}
 
 
+@dataclass(slots=True)
 class _Placing:
     """A placement in the making; the methods run in the order in which they stand."""
 
-    def __init__(
-        self,
-        graph: OpGraph,
-        member: Membership,
-        layer_device: Mapping[str, str],
-        default_device: str,
-    ) -> None:
-        self.graph = graph
-        self.member = member
-        self.layer_device = layer_device
-        self.default_device = default_device
-        self.home_of: dict[str, str] = {}
-        self.layer_homes: dict[str, set[str]] = defaultdict(set)
-        self.device_of: dict[str, str] = {}
+    graph: OpGraph
+    member: Membership
+    layer_device: Mapping[str, str]
+    default_device: str
+    home_of: dict[str, str] = field(default_factory=dict)
+    layer_homes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    device_of: dict[str, str] = field(default_factory=dict)
 
     def settle_variables(self, variable_device: Mapping[str, str]) -> None:
         """Give variables and tables a home: first those that layers read, then the slots."""

@@ -18,15 +18,14 @@ from placement_advisor.graph.fingerprint import digest, hashes_of_ops, layer_fin
 from placement_advisor.graph.op import CONTROL_PORT, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
     from placement_advisor.graph.op_graph import OpGraph
 
     Colours = NDArray[np.uint64]
-    from collections.abc import Collection
+    Numbers = NDArray[np.int64]
 
 
 # Sets of ops that are alike and numbered one at a time; what is left then is numbered at once. Each
@@ -81,55 +80,48 @@ def _order(graph: OpGraph) -> list[str]:
     layers = {
         layer: i for i, layer in enumerate(dict.fromkeys(graph.op(n).layer or None for n in names))
     }
-    refining = _Refining(
-        edges=np.array(edges, np.int64).reshape(-1, 3),
-        layer=np.array([layers[graph.op(name).layer or None] for name in names], np.int64),
+    around = (
+        np.array(edges, np.int64).reshape(-1, 3),
+        np.array([layers[graph.op(name).layer or None] for name in names], np.int64),
     )
     colours = np.array([int(seen[name], 16) for name in names], np.uint64)
-    colours = refining.refined(colours)
+    colours = _refined(colours, *around)
     for _ in range(_MOST_SETS):
         alike = _least_alike(colours)
         if not len(alike):
             break
         colours[alike] = _mixed(colours[alike] + np.arange(1, len(alike) + 1, dtype=np.uint64))
-        colours = refining.refined(colours)
+        colours = _refined(colours, *around)
     return [names[i] for i in np.argsort(colours, kind="stable")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Refining:
-    """Edges as (producer, consumer, port) and the layer of each op, all by number."""
+def _refined(colours: Colours, edges: Numbers, layer: Numbers) -> Colours:
+    """Return colours that tell all apart that differ in what is around them.
 
-    edges: NDArray[np.int64]
-    layer: NDArray[np.int64]
-
-    def refined(self, colours: Colours) -> Colours:
-        """Return colours that tell all apart that differ in what is around them."""
-        count = len(np.unique(colours))
-        while True:
-            finer = self._once(colours)
-            found = len(np.unique(finer))
-            if found <= count:
-                return colours
-            colours, count = finer, found
-
-    def _once(self, colours: Colours) -> Colours:
-        producers, consumers, ports = self.edges.T
-        carried = ports.astype(np.uint64)
-        reads = _sums(consumers, _mixed(colours[producers] ^ _mixed(carried)), len(colours))
-        readers = _sums(producers, _mixed(colours[consumers] ^ _mixed(carried)), len(colours))
-        beside = _sums(self.layer, _mixed(colours), len(colours))[self.layer]
-        return _mixed(_mixed(_mixed(_mixed(colours) + reads) + readers) + beside)
+    Edges are (producer, consumer, port); with the layer of each op all are numbers.
+    """
+    producers, consumers, ports = edges.T
+    carried = _mixed(ports.astype(np.uint64))
+    count = len(np.unique(colours))
+    while True:
+        reads = _sums(consumers, _mixed(colours[producers] ^ carried), len(colours))
+        readers = _sums(producers, _mixed(colours[consumers] ^ carried), len(colours))
+        beside = _sums(layer, _mixed(colours), len(colours))[layer]
+        finer = _mixed(_mixed(_mixed(_mixed(colours) + reads) + readers) + beside)
+        found = len(np.unique(finer))
+        if found <= count:
+            return colours
+        colours, count = finer, found
 
 
-def _least_alike(colours: Colours) -> NDArray[Any]:
+def _least_alike(colours: Colours) -> Numbers:
     """Return the places of the least colour that several ops have; none if there is none."""
     found, counts = np.unique(colours, return_counts=True)
     shared = found[counts > 1]
     return np.flatnonzero(colours == shared[0]) if len(shared) else np.empty(0, np.int64)
 
 
-def _sums(at: NDArray[np.int64], values: Colours, count: int) -> Colours:
+def _sums(at: Numbers, values: Colours, count: int) -> Colours:
     total = np.zeros(count, np.uint64)
     np.add.at(total, at, values)
     return total

@@ -7,8 +7,8 @@ crosses between host and card is counted too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.python.framework import function_def_to_graph
@@ -62,41 +62,37 @@ def inside_of(
         for node in nodes
         if node.kind not in _STANDING_KINDS | _ARGUMENT_KINDS and node.name not in opened
     ]
-    host_ports: dict[str, tuple[int, ...] | None] = {}
+    host_ports: dict[str, tuple[int, ...]] = {}
+    on_host = set()
     for node in computing:
         if node.source is not None:
             runs_on = kernel_placement(node.source.definition())
-            host_ports[node.name] = runs_on.host_outputs if "GPU" in runs_on.device_kinds else None
-    on_host = {name for name, ports in host_ports.items() if ports is None}
+            host_ports[node.name] = runs_on.host_outputs
+            if "GPU" not in runs_on.device_kinds:
+                on_host.add(node.name)
 
     def crosses(producer: Node, port: int, *, to_host: bool) -> bool:
         spec = producer.outputs[port]
         if producer.kind in _STANDING_KINDS or spec.is_handle or spec.dtype == "string":
             return False
-        is_on_host = producer.name in on_host
-        return not to_host if is_on_host else to_host and port not in _ports(host_ports, producer)
+        if producer.name in on_host:
+            return not to_host
+        return to_host and port not in host_ports.get(producer.name, ())
 
+    read = [(tensor, node.name in on_host) for node in computing for tensor in node.inputs]
+    read += [(tensor, False) for tensor in returned]
     crossing = {
         (producer.name, port): producer.outputs[port].size_bytes
-        for node in computing
-        for producer, port in node.inputs
-        if crosses(producer, port, to_host=node.name in on_host)
-    }
-    crossing |= {
-        (producer.name, port): producer.outputs[port].size_bytes
-        for producer, port in returned
-        if crosses(producer, port, to_host=False)
+        for (producer, port), to_host in read
+        if crosses(producer, port, to_host=to_host)
     }
     counts = [
         _COUNT_BYTES
         for node in computing
         if node.kind in COUNTING_KINDS and node.name not in on_host
     ]
-    return Inside(
-        ops=len(computing),
-        copies=len(crossing) + len(counts),
-        copied_bytes=_total([*crossing.values(), *counts]),
-    )
+    copied_bytes = _total([*crossing.values(), *counts])
+    return Inside(len(computing), len(crossing) + len(counts), copied_bytes)
 
 
 def inside_of_parts(parts: Sequence[Inside | None]) -> Inside | None:
@@ -115,12 +111,7 @@ def inside_of_trips(inside: Inside | None, trips: int | None) -> Inside | None:
     """Return what so many runs take, None if their number is not known."""
     if inside is None or trips is None:
         return None
-    copied = inside.copied_bytes
-    return Inside(
-        ops=inside.ops * trips,
-        copies=inside.copies * trips,
-        copied_bytes=None if copied is None else copied * trips,
-    )
+    return Inside(inside.ops * trips, inside.copies * trips, _times(inside.copied_bytes, trips))
 
 
 def largest_inside(branches: Sequence[Inside | None]) -> Inside | None:
@@ -129,10 +120,6 @@ def largest_inside(branches: Sequence[Inside | None]) -> Inside | None:
     if len(known) < len(branches):
         return None
     return max(known, key=lambda branch: (branch.copies, branch.ops), default=NOTHING_INSIDE)
-
-
-def _ports(host_ports: dict[str, tuple[int, ...] | None], producer: Node) -> tuple[int, ...]:
-    return host_ports.get(producer.name) or ()
 
 
 class Body:
@@ -294,29 +281,17 @@ COMPOSITE_KINDS = LOOP_KINDS | BRANCH_KINDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composite:
-    """What one run of a loop or conditional takes; ``trips`` of its body, for a loop, if known.
+    """What one run of a loop, conditional or body takes; ``trips`` of a loop, where known.
 
     ``members`` names the ops that run within, also within what is within; ``inside`` is what they
-    come to on a GPU, None if that is not known. A conditional ``may_update`` variables.
+    come to on a GPU, None if that is not known. It ``may_update`` variables, in some runs at least.
     """
 
     work: Work
-    trips: int | None
+    trips: int | None = None
     members: frozenset[str] = frozenset()
     inside: Inside | None = None
     may_update: bool = False
-
-
-class _Content(NamedTuple):
-    """What one run of a body takes, the names of its ops, and what these come to on a GPU.
-
-    It ``updates`` variables, at least in some runs.
-    """
-
-    work: Work
-    members: frozenset[str]
-    inside: Inside | None
-    updates: bool
 
 
 class Bodies:
@@ -351,10 +326,9 @@ class Bodies:
                 hold(node, port, content, lists)
         return Composite(
             work=_largest([content.work for content in contents]),
-            trips=None,
             members=_members(contents),
             inside=largest_inside([content.inside for content in contents]),
-            may_update=any(content.updates for content in contents),
+            may_update=any(content.may_update for content in contents),
         )
 
     def _loop(self, node: Node, values: dict[tuple[str, int], int], lists: Lists) -> Composite:
@@ -412,21 +386,22 @@ class Bodies:
     def folded_loop(self, nodes: Sequence[Node], trips: int | None) -> Composite:
         """Return what a loop of TensorFlow 1 takes, which runs these nodes in each trip."""
         content = self._together(nodes, (), {})
-        return Composite(
+        return replace(
+            content,
             work=times(content.work, trips),
             trips=trips,
-            members=frozenset(node.name for node in nodes),
             inside=inside_of_trips(content.inside, trips),
+            may_update=False,
         )
 
-    def _content(self, body: Body | None) -> _Content:
+    def _content(self, body: Body | None) -> Composite:
         if body is None:
-            return _Content(_UNKNOWN, frozenset(), None, updates=False)
+            return Composite(work=_UNKNOWN)
         return self._together(body.nodes, body.returned, body.lists)
 
     def _together(
         self, nodes: Sequence[Node], returned: Iterable[tuple[Node, int]], lists: Lists
-    ) -> _Content:
+    ) -> Composite:
         values = constant_values(nodes)
         works = []
         members = {node.name for node in nodes}
@@ -435,26 +410,28 @@ class Bodies:
         for node in nodes:
             note_list(node, lists, values)
             if node.kind in COMPOSITE_KINDS:
-                composite = self.composite(node, values, lists)
-                works.append(composite.work)
-                members |= composite.members
-                updates = updates or composite.may_update
-                opened[node.name] = composite.inside
+                content = self.composite(node, values, lists)
+                members |= content.members
             elif node.kind in CALL_KINDS or node.kind in self._functions:
                 # TensorFlow 1 calls a function by its name.
                 called = node.attribute("f") if node.kind in CALL_KINDS else node.kind
                 content = self._content(self.body(called, *handed(node.inputs, lists)))
-                works.append(content.work)
-                updates = updates or content.updates
-                opened[node.name] = content.inside
             else:
                 works.append(work_of(op_signature(node)))
+                continue
+            works.append(content.work)
+            updates = updates or content.may_update
+            opened[node.name] = content.inside
         own = inside_of(nodes, returned, opened)
-        inside = inside_of_parts([own, *opened.values()])
-        return _Content(_sum(works), frozenset(members), inside, updates)
+        return Composite(
+            work=_sum(works),
+            members=frozenset(members),
+            inside=inside_of_parts([own, *opened.values()]),
+            may_update=updates,
+        )
 
 
-def _members(contents: Iterable[_Content]) -> frozenset[str]:
+def _members(contents: Iterable[Composite]) -> frozenset[str]:
     return frozenset().union(*[content.members for content in contents])
 
 
@@ -500,20 +477,19 @@ _UNKNOWN = Work(flops=None, bytes_accessed=None, basis=WorkBasis.FORMULA)
 
 def times(work: Work, trips: int | None) -> Work:
     """Return the work of so many runs, unknown if their number is."""
-    if trips is None:
-        return _UNKNOWN
-    return Work(
-        flops=None if work.flops is None else work.flops * trips,
-        bytes_accessed=None if work.bytes_accessed is None else work.bytes_accessed * trips,
-        basis=work.basis,
-    )
+    flops, bytes_accessed = (_times(part, trips) for part in (work.flops, work.bytes_accessed))
+    return replace(work, flops=flops, bytes_accessed=bytes_accessed)
+
+
+def _times(amount: int | None, trips: int | None) -> int | None:
+    return None if amount is None or trips is None else amount * trips
 
 
 def _sum(works: Sequence[Work]) -> Work:
-    return Work(
+    return replace(
+        NO_WORK,
         flops=_total([work.flops for work in works]),
         bytes_accessed=_total([work.bytes_accessed for work in works]),
-        basis=WorkBasis.FORMULA,
     )
 
 
@@ -527,13 +503,11 @@ def _largest(works: Sequence[Work]) -> Work:
     largest = max(
         works, key=lambda work: (work.flops or 0, work.bytes_accessed or 0), default=NO_WORK
     )
-    return Work(
-        flops=None if any(work.flops is None for work in works) else largest.flops,
-        bytes_accessed=(
-            None if any(work.bytes_accessed is None for work in works) else largest.bytes_accessed
-        ),
-        basis=WorkBasis.FORMULA,
-    )
+    if any(work.flops is None for work in works):
+        largest = replace(largest, flops=None)
+    if any(work.bytes_accessed is None for work in works):
+        largest = replace(largest, bytes_accessed=None)
+    return largest
 
 
 def _names(attribute: Any) -> list[str]:

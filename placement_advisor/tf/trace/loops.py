@@ -6,6 +6,7 @@ A TF1 loop is a group of Enter, Merge, Switch, NextIteration and Exit ops.
 from __future__ import annotations
 
 import operator
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -151,7 +152,7 @@ def folded(nodes: Sequence[Node]) -> Folded:
         loop = Node(unused(frame.removesuffix(_CONTEXT_SUFFIX), taken), "While")
         stand_in.update((id(node), loop) for node in body)
         named[loop.name] = body
-    port_of = _ports(nodes, frame_of, stand_in)
+    port_of, outputs_of = _ports(nodes, frame_of, stand_in)
     for node in nodes:
         into = stand_in[id(node)]
         into.inputs += [
@@ -167,7 +168,10 @@ def folded(nodes: Sequence[Node]) -> Folded:
         node.controls = list({id(before): before for before in node.controls}.values())
         if node.name in named:
             node.inputs = list({(id(p), port): (p, port) for p, port in node.inputs}.values())
-    loops = {name: _loop(body, stand_in, port_of) for name, body in named.items()}
+    loops = {
+        name: Loop(members=tuple(node.name for node in body), outputs=tuple(outputs_of[name]))
+        for name, body in named.items()
+    }
     values = constant_values(nodes)
     trips = {name: _trips(body, values) for name, body in named.items()}
     return Folded(
@@ -180,36 +184,22 @@ def folded(nodes: Sequence[Node]) -> Folded:
 
 def _ports(
     nodes: Sequence[Node], frame_of: Mapping[int, object], stand_in: Mapping[int, Node]
-) -> dict[tuple[int, int], tuple[Node, int]]:
-    """Number the tensors that leave loops; give the folded loops their outputs."""
+) -> tuple[dict[tuple[int, int], tuple[Node, int]], dict[str, list[tuple[str, int]]]]:
+    """Number the tensors that leave loops; give the folded loops their outputs.
+
+    Also returns which tensors of the graph these are, by loop.
+    """
     found: dict[tuple[int, int], tuple[Node, int]] = {}
+    outputs_of: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
     for node in nodes:
         for producer, port in node.inputs:
             loop = stand_in[id(producer)]
-            if id(producer) in frame_of and loop is not stand_in[id(node)]:
-                key = (id(producer), port)
-                if key not in found:
-                    found[key] = (loop, len(loop.outputs))
-                    loop.outputs = (*loop.outputs, producer.outputs[port])
-    return found
-
-
-def _loop(
-    body: Sequence[Node],
-    stand_in: Mapping[int, Node],
-    port_of: Mapping[tuple[int, int], tuple[Node, int]],
-) -> Loop:
-    ports = {
-        port: (node.name, own)
-        for node in body
-        for own in range(len(node.outputs))
-        for _, port in [port_of.get((id(node), own), (node, -1))]
-        if port >= 0
-    }
-    return Loop(
-        members=tuple(node.name for node in body),
-        outputs=tuple(ports[port] for port in sorted(ports)),
-    )
+            is_leaving = id(producer) in frame_of and loop is not stand_in[id(node)]
+            if is_leaving and (id(producer), port) not in found:
+                found[id(producer), port] = (loop, len(loop.outputs))
+                loop.outputs = (*loop.outputs, producer.outputs[port])
+                outputs_of[loop.name].append((producer.name, port))
+    return found, outputs_of
 
 
 def _trips(body: Sequence[Node], values: Mapping[tuple[str, int], int]) -> int | None:
