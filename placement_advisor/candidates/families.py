@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from placement_advisor.candidates import (
     on_host,
@@ -27,24 +27,16 @@ from placement_advisor.simulator.sensitivity import NINE_IN_TEN, REST
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
 
-
-class Family(Protocol):
-    """A rule that finds a placement in a graph, or says why there is none."""
-
-    def __call__(
-        self, graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster, /
-    ) -> Placement | NotApplicable:
-        """Return the placement of this family, with a rationale of one line.
-
-        ``costs`` has a table for every device and host of the cluster, by name.
-        """
+    # A rule that finds a placement in a graph, with a rationale of one line, or says why there is
+    # none. Of costs there is a table for every device and host of the cluster, by name.
+    Family = Callable[[OpGraph, Mapping[str, CostTable], Cluster], Placement | NotApplicable]
 
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(

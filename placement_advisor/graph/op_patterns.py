@@ -168,12 +168,9 @@ def _read_forward(graph: OpGraph) -> set[str]:
 
 
 def _neighbours(graph: OpGraph, op: Op, size_bytes: int) -> Iterator[Op]:
-    for edge in graph.outputs_of(op.name):
+    for edge in (*graph.outputs_of(op.name), *graph.inputs_of(op.name)):
         if not edge.is_control and edge.size_bytes == size_bytes:
-            yield graph.op(edge.consumer)
-    for edge in graph.inputs_of(op.name):
-        if not edge.is_control and edge.size_bytes == size_bytes:
-            yield graph.op(edge.producer)
+            yield from (graph.op(edge.producer), graph.op(edge.consumer))
 
 
 def _is_dense_by_nature(graph: OpGraph, op: Op, size_bytes: int) -> bool:

@@ -49,7 +49,7 @@ def split_graph_def(
     written.node.extend(nodes)
     for replica, share in enumerate(shares):
         part = share.graph_def()
-        suffix_functions(part, f"_{wiring.prefix}_{replica}")
+        suffix_functions(part, f"_replica_{replica}")
         written.node.extend(_moved(part, _Names(share, wiring, replica), ops))
         written.library.MergeFrom(part.library)
     specs = whole.specs()
@@ -105,7 +105,7 @@ class _Names:
         if self._replica is not None and moved.name != node.name:
             for attribute in (_FRAME, _SHARED_NAME):
                 if attribute in moved.attr:
-                    scope = f"{self._wiring.prefix}_{self._replica}/".encode()
+                    scope = batch_graph.replica_copy("", self._replica).encode()
                     moved.attr[attribute].s = scope + moved.attr[attribute].s
             if moved.attr[_SEED].i if _SEED in moved.attr else 0:
                 moved.attr[_SEED].i += self._replica  # Else all draw the same numbers.
@@ -113,7 +113,7 @@ class _Names:
 
     def _copy(self, node: str, replica: int | None) -> str:
         is_copied = self._wiring.copy(self.op(node), replica) != self.op(node)
-        return f"{self._wiring.prefix}_{replica}/{node}" if is_copied else node
+        return batch_graph.replica_copy(node, replica) if is_copied else node
 
     def _read(self, reference: str, reader: str) -> list[str]:
         if reference.startswith("^"):

@@ -200,7 +200,7 @@ def exchange_ops(
     """Return the ops of no trace, which exchange gradients, by name."""
     device_kinds = _device_kinds(traces.whole)
     found, _ = _exchange(traces, way, what)
-    names = [_named(ring_op.replica, ring_op.name) for ring_op in found]
+    names = [batch_graph.replica_copy(ring_op.name, ring_op.replica) for ring_op in found]
     return {
         name: _op(ring_op, name, device_kinds) for name, ring_op in zip(names, found, strict=True)
     }
@@ -223,15 +223,18 @@ def mirrored_graph(
     exchange, received = _exchange(traces, way, what)
     device_kinds = _device_kinds(whole)
     for ring_op in exchange:
-        name = _named(ring_op.replica, ring_op.name)
+        name = batch_graph.replica_copy(ring_op.name, ring_op.replica)
         ops[name] = _op(ring_op, name, device_kinds)
         replica_of[name] = ring_op.replica
         if way is not AllReduceMode.COPIES:
             collective_of[name] = ring_op.collective
         inputs = dict.fromkeys((*ring_op.inputs, *ring_op.kept))
-        reads += [Edge(_named(sent.replica, sent.op), name, sent.port) for sent in inputs]
+        reads += [
+            Edge(batch_graph.replica_copy(sent.op, sent.replica), name, sent.port)
+            for sent in inputs
+        ]
     for replica, share in enumerate(traces.replicas):
-        prefix = _named(replica, "")
+        prefix = batch_graph.replica_copy("", replica)
         for op in whole.ops:
             is_of_share = wiring.plan.is_copied(op.name) or op.name in what.joined
             trace = share if is_of_share else whole
@@ -248,14 +251,12 @@ def mirrored_graph(
                 if got is None:
                     reads.append(Edge(prefix + edge.producer, name, edge.port))
                 else:
-                    producer = _named(None if got.is_joint else replica, got.op)
+                    producer = batch_graph.replica_copy(got.op, None if got.is_joint else replica)
                     reads.append(Edge(producer, name, got.port))
-    ends = [*(name for name, _ in traces.outputs), *traces.targets]
-    graph = batch_graph.needed_graph(
-        ops, reads, [_named(replica, name) for replica in wiring.made for name in ends]
-    )
+    names = [*(name for name, _ in traces.outputs), *traces.targets]
+    ends = [batch_graph.replica_copy(name, replica) for replica in wiring.made for name in names]
     return batch_graph.SplitGraph(
-        graph=graph,
+        graph=batch_graph.needed_graph(ops, reads, ends),
         replica_of=replica_of,
         source=source,
         collective_of=collective_of,
@@ -419,7 +420,3 @@ def _op(ring_op: RingOp, name: str, device_kinds: frozenset[str]) -> Op:
 
 def _device_kinds(whole: OpGraph) -> frozenset[str]:
     return frozenset[str]().union(*(op.device_kinds for op in whole.ops))
-
-
-def _named(replica: int | None, name: str) -> str:
-    return f"replicas/{name}" if replica is None else f"replica_{replica}/{name}"

@@ -24,12 +24,9 @@ if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.plan import Tensor
 
 
-_PREFIX = "replica"
-
-
-def replica_copy(name: str, replica: int, prefix: str = _PREFIX) -> str:
-    """Return the name of a replica's copy of an op."""
-    return f"{prefix}_{replica}/{name}"
+def replica_copy(name: str, replica: int | None) -> str:
+    """Return the name of a replica's copy of an op, or of what all replicas make together."""
+    return f"replicas/{name}" if replica is None else f"replica_{replica}/{name}"
 
 
 class Merge(StrEnum):
@@ -71,7 +68,6 @@ class Wiring:
     shares: tuple[int, ...]
     merges: Mapping[Tensor, Merge]
     axes: Mapping[Tensor, int]
-    prefix: str = field(default=_PREFIX)
     is_folded: bool = False
 
     @property
@@ -93,7 +89,7 @@ class Wiring:
         """Return the name of an op, or of a replica's copy of it."""
         if replica is None or not self.plan.is_copied(name):
             return name
-        return replica_copy(name, replica, self.prefix)
+        return replica_copy(name, replica)
 
     def tensor(self, tensor: Tensor, reader: int | None) -> Tensor:
         """Return what a replica, or a shared op (None), reads in place of a tensor."""
@@ -170,8 +166,7 @@ class Wiring:
 
     def _base(self, tensor: Tensor, replica: int | None = None) -> str:
         name, port = tensor
-        scope = f"{self.prefix}s" if replica is None else f"{self.prefix}_{replica}"
-        return f"{scope}/{name}_{port}" if port else f"{scope}/{name}"
+        return replica_copy(f"{name}_{port}" if port else name, replica)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,7 +334,7 @@ def split_graph(traces: SplitTraces) -> SplitGraph:
         variable = op.variable and wiring.copy(op.variable, replica)
         ops[name] = op._replace(name=name, variable=variable)
         if replica is not None and op.layer is not None:
-            ops[name] = ops[name]._replace(layer=f"{wiring.prefix}_{replica}/{op.layer}")
+            ops[name] = ops[name]._replace(layer=replica_copy(op.layer, replica))
         source[name], replica_of[name] = (replica, op.name), replica
         for edge in graph.inputs_of(op.name):
             if edge.is_control:

@@ -13,7 +13,7 @@ from tensorflow.core.framework import node_def_pb2
 
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.op import BRANCH_KINDS
-from placement_advisor.tf.trace.nodes import typed, unused
+from placement_advisor.tf.trace.nodes import Source, typed, unused
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator, Mapping
@@ -177,7 +177,7 @@ def identifier(name: str) -> str:
     return safe if safe[:1].isalnum() or safe.startswith(".") else f"input{safe}"
 
 
-class _Captured:
+class _Captured(Source):
     """A captured tensor as the source of a node."""
 
     def __init__(self, kind: str, constant: Any | None) -> None:

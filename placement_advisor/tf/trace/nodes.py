@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, tensor_pb2, tensor_shape_pb2
@@ -14,23 +14,34 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 
-class Source(Protocol):
-    """What a node was made of."""
+class Source:
+    """What a node was made of: an operation of TensorFlow's."""
+
+    __slots__ = ("_op",)
+
+    def __init__(self, op: Any) -> None:
+        self._op = op
 
     def attribute(self, name: str) -> Any:
         """Return an attribute as a plain value: types and functions by name, tensors as arrays.
 
         None if the op has none of that name.
         """
+        try:
+            return plain(self._op.get_attr(name))
+        except ValueError:
+            return None
 
     def definition(self) -> Any:
-        """Return the op as a NodeDef."""
+        """Return the op as a NodeDef, as it was traced."""
+        return self._op.node_def
 
     def device(self) -> str:
         """Return the device that the user's `tf.device` scopes ask for, as TensorFlow writes it.
 
         Empty if there is none.
         """
+        return str(self._op.device)
 
 
 class Node:
@@ -127,34 +138,10 @@ _NO_FIXED_SIZE = frozenset({tf.string, tf.variant, tf.resource})
 _HANDLE = TensorSpec(shape=None, dtype="resource", item_bytes=None, is_handle=True)
 
 
-class Traced:
-    """An operation of TensorFlow's as the source of a node."""
-
-    __slots__ = ("_op",)
-
-    def __init__(self, op: Any) -> None:
-        self._op = op
-
-    def attribute(self, name: str) -> Any:
-        """Return an attribute as a plain value, None if the op has none of that name."""
-        try:
-            return plain(self._op.get_attr(name))
-        except ValueError:
-            return None
-
-    def definition(self) -> Any:
-        """Return the NodeDef as traced."""
-        return self._op.node_def
-
-    def device(self) -> str:
-        """Return the device that was asked for, empty if none was."""
-        return str(self._op.device)
-
-
 def read(operations: Iterable[Any]) -> list[Node]:
     """Return the nodes of TensorFlow's operations, in their order."""
     operations = list(operations)
-    nodes = [Node(op.name, op.type, Traced(op)) for op in operations]
+    nodes = [Node(op.name, op.type, Source(op)) for op in operations]
     origin: dict[int, tuple[Node, int]] = {}
     by_op: dict[int, Node] = {}
     for node, op in zip(nodes, operations, strict=True):
