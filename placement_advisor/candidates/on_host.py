@@ -138,14 +138,10 @@ class _Halves:
 
     def placement(self, family: str, rationale: str) -> Placement:
         """Return where the ops stand now."""
-        return Placement(
-            label=family,
-            family=family,
-            device_of={
-                op.name: self.host if op.name in self.moved else self.device for op in self._ops
-            },
-            rationale=rationale,
-        )
+        device_of = {
+            op.name: self.host if op.name in self.moved else self.device for op in self._ops
+        }
+        return Placement.of(family, device_of, rationale)
 
     def move_tail(self) -> int:
         """Move the end that saves most; return how much that is.

@@ -73,11 +73,10 @@ def propose(
     moved_bytes = sum(op.parameter_bytes for op in graph.ops if device_of.get(op.name) == host)
     rows_bytes = sum(table.rows_bytes for table in large)
     names = [table.variable for table in sorted(large, key=lambda t: (-t.size_bytes, t.variable))]
-    return Placement(
-        label=FAMILY,
-        family=FAMILY,
-        device_of=device_of,
-        rationale=f"{counted(len(large), 'table')} ({listed(names)}) on {where}: "
+    return Placement.of(
+        FAMILY,
+        device_of,
+        f"{counted(len(large), 'table')} ({listed(names)}) on {where}: "
         f"{format_bytes(moved_bytes)} with optimizer slots, of which a step looks up "
         f"{format_bytes(rows_bytes)}; the rest on {device}",
     )

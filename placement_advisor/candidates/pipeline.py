@@ -149,7 +149,7 @@ def _placed(with_block: Mapping[str, str], on: Mapping[str, str]) -> dict[str, s
 
 
 def _placement(device_of: Mapping[str, str], rationale: str = "") -> Placement:
-    return Placement(label=FAMILY, family=FAMILY, device_of=device_of, rationale=rationale)
+    return Placement.of(FAMILY, device_of, rationale)
 
 
 def _blocks(

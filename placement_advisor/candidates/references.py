@@ -40,12 +40,8 @@ def propose_single(graph: OpGraph, costs: Mapping[str, CostTable], cluster: Clus
 
 def on_device(graph: OpGraph, device: str) -> Placement:
     """Return the placement of all ops on a device."""
-    return Placement(
-        label=SINGLE,
-        family=SINGLE,
-        device_of={op.name: device for op in graph.placed_ops},
-        rationale=f"everything on {device}",
-    )
+    device_of = {op.name: device for op in graph.placed_ops}
+    return Placement.of(SINGLE, device_of, f"everything on {device}")
 
 
 def on_other_kinds(
@@ -150,12 +146,7 @@ def as_written(
             device_of[op.name] = device.get(asked, names[0])
         elif op.role is Role.BACKWARD:
             device_of[op.name] = names[0]
-    return Placement(
-        label=AS_WRITTEN,
-        family=AS_WRITTEN,
-        device_of=device_of,
-        rationale="the user's own tf.device scopes",
-    )
+    return Placement.of(AS_WRITTEN, device_of, "the user's own tf.device scopes")
 
 
 def _by_number(device: str) -> list[str | int]:
@@ -182,11 +173,10 @@ def propose_alternating(
             ALTERNATING, "the step has no two layers between which the device could change"
         )
     layer_device = {layer: devices[i % len(devices)] for i, layer in enumerate(layers)}
-    return Placement(
-        label=ALTERNATING,
-        family=ALTERNATING,
-        device_of=place_by_layer(graph, layer_device, {}, devices[0], member=view.membership),
-        rationale=f"the device changes at each of {len(layers)} layers: "
+    return Placement.of(
+        ALTERNATING,
+        place_by_layer(graph, layer_device, {}, devices[0], member=view.membership),
+        f"the device changes at each of {len(layers)} layers: "
         "bad on purpose, to show what copies cost",
     )
 
@@ -219,10 +209,9 @@ def propose_alternating_ops(
         return NotApplicable(
             ALTERNATING_OPS, "the step has no two ops between which the device could change"
         )
-    return Placement(
-        label=ALTERNATING_OPS,
-        family=ALTERNATING_OPS,
-        device_of=device_of,
-        rationale=f"the device changes at each of {turns:,} ops, those of one variable counted "
+    return Placement.of(
+        ALTERNATING_OPS,
+        device_of,
+        f"the device changes at each of {turns:,} ops, those of one variable counted "
         "once: bad on purpose, to show what copies cost",
     )

@@ -106,12 +106,7 @@ def propose_towers(
             f"the towers joined by {split.join!r} {why}: {format_share(share)} of the "
             f"compute would stay on {busiest}",
         )
-    return Placement(
-        label=TOWERS,
-        family=TOWERS,
-        device_of=device_of,
-        rationale=_rationale(layers, split, devices, homes),
-    )
+    return Placement.of(TOWERS, device_of, _rationale(layers, split, devices, homes))
 
 
 def _with_costs(graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster) -> _Layers:

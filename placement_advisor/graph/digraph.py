@@ -1,5 +1,7 @@
 """Directed graphs over the numbers 0, 1, 2, …: orders, cycles, components, dominators, flows.
 
+What is `reached` may be of any type.
+
 For graphs of hundreds of thousands of nodes: every function takes time in proportion to nodes plus
 edges, times at most a logarithm, and none recurses.
 
@@ -12,12 +14,14 @@ docs/reference/figures.md). So loading and summing up a graph does without the i
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     import networkx as nx
+
+T = TypeVar("T", bound="Hashable")
 
 
 def topological_order(
@@ -45,6 +49,18 @@ def topological_order(
             if not waiting[target]:
                 heappush(ready, target)
     return order if len(order) == count else None
+
+
+def reached(starts: Iterable[T], following: Callable[[T], Iterable[T]]) -> set[T]:
+    """Return what can be reached from some nodes, these included."""
+    found: set[T] = set()
+    ahead = list(starts)
+    while ahead:
+        node = ahead.pop()
+        if node not in found:
+            found.add(node)
+            ahead += following(node)
+    return found
 
 
 def find_cycle(count: int, sources: Sequence[int], targets: Sequence[int]) -> list[int]:

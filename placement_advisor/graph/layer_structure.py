@@ -15,7 +15,7 @@ from annotated_types import MinLen
 
 from placement_advisor.files.contract import Filled, Rows, Text
 from placement_advisor.graph import layer_view
-from placement_advisor.graph.digraph import immediate_dominators, strong_components
+from placement_advisor.graph.digraph import immediate_dominators, reached, strong_components
 from placement_advisor.graph.op import Role
 
 if TYPE_CHECKING:
@@ -302,7 +302,8 @@ def common_ancestor(view: layer_view.LayerView) -> tuple[str, str] | None:
         for i, one in enumerate(feeders):
             for other in feeders[i + 1 :]:
                 if sources[way.node_of[one]] & sources[way.node_of[other]]:
-                    common = _cone(way, one) & _cone(way, other)
+                    cones = [reached([each], way.feeders.__getitem__) for each in (one, other)]
+                    common = set.intersection(*cones)
                     if common:
                         return way.layers[layer], way.layers[max(common)]
     return None
@@ -368,18 +369,6 @@ def _members(way: Flow, sources: list[int], groups: list[int]) -> tuple[tuple[st
         if len(needed) == 1:
             found[needed[0]].append(layer)
     return tuple(map(tuple, found))
-
-
-def _cone(way: Flow, layer: int) -> set[int]:
-    """Return the layer and all that lead to it."""
-    cone = {layer}
-    ahead = [layer]
-    while ahead:
-        for feeder in way.feeders[ahead.pop()]:
-            if feeder not in cone:
-                cone.add(feeder)
-                ahead.append(feeder)
-    return cone
 
 
 MIN_BLOCKS = 2

@@ -46,6 +46,11 @@ class Placement:
     device_of: Mapping[str, str]
     rationale: str
 
+    @classmethod
+    def of(cls, family: str, device_of: Mapping[str, str], rationale: str) -> Placement:
+        """Return the one placement of a family, which is labelled as that is."""
+        return cls(label=family, family=family, device_of=device_of, rationale=rationale)
+
     def check(self, graph: OpGraph, devices: tuple[str, ...]) -> None:
         """Check that the placement fits.
 

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from placement_advisor.errors import TestbedError
+from placement_advisor.graph.digraph import reached
 from placement_advisor.measurement.verification import (
     AppliedUpdate,
     StepResults,
@@ -137,16 +138,13 @@ def _only_reads(
     nodes: Mapping[str, Any], tensors: Sequence[str], variables: Mapping[str, Any]
 ) -> bool:
     """Say whether all that tensors are computed from does no more than read variables."""
-    behind = list(map(op_of, tensors))
-    seen = set(behind)
-    while behind:
-        node = nodes[behind.pop()]
-        before = {op_of(reference) for reference in node.input}
-        if node.op not in _READS and not before.isdisjoint(variables):
-            return False
-        behind += before - seen
-        seen |= before
-    return True
+    before = {
+        name: {op_of(reference) for reference in nodes[name].input}
+        for name in reached(map(op_of, tensors), lambda name: map(op_of, nodes[name].input))
+    }
+    return all(
+        nodes[name].op in _READS or read.isdisjoint(variables) for name, read in before.items()
+    )
 
 
 def _read(node: Any) -> str | None:

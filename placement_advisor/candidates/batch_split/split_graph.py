@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.candidates.batch_split.plan import SplitPlan
 from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.graph.digraph import reached
 from placement_advisor.graph.op import CONTROL_PORT, LOOKUP_KINDS, Edge, Op, Role, WorkBasis
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
@@ -416,13 +417,7 @@ def needed_graph(ops: Mapping[str, Op], reads: Iterable[Edge], ends: Iterable[st
     of_consumer: dict[str, list[Edge]] = {}
     for read in reads:
         of_consumer.setdefault(read.consumer, []).append(read)
-    found: set[str] = set()
-    waiting = list(ends)
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += [read.producer for read in of_consumer.get(name, ())]
+    found = reached(ends, lambda name: [read.producer for read in of_consumer.get(name, ())])
     return OpGraph(
         (op for op in ops.values() if op.name in found),
         (

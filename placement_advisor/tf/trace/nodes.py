@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, tensor_pb2, tensor_shape_pb2
 
+from placement_advisor.graph.digraph import reached, topological_order
 from placement_advisor.graph.op_work.signature import Signature, TensorSpec
 
 if TYPE_CHECKING:
@@ -84,54 +84,24 @@ def data_readers(nodes: Iterable[Node]) -> dict[str, list[Node]]:
 
 
 def in_order(nodes: list[Node]) -> list[Node]:
-    """Return the nodes with producers first, otherwise as given; nodes on a cycle are left out."""
-    if _is_in_order(nodes):
-        return nodes
+    """Return the nodes with producers first, otherwise as given; they are on no cycle."""
     place = {id(node): i for i, node in enumerate(nodes)}
-    readers: list[list[int]] = [[] for _ in nodes]
-    waiting = []
+    sources: list[int] = []
+    targets: list[int] = []
     for i, node in enumerate(nodes):
-        before = {place[id(other)] for other in node.before()}
-        waiting.append(len(before))
-        for other in before:
-            readers[other].append(i)
-    ready = [i for i, count in enumerate(waiting) if not count]
-    ordered = []
-    while ready:
-        i = heappop(ready)
-        ordered.append(nodes[i])
-        for reader in readers[i]:
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                heappush(ready, reader)
-    return ordered
-
-
-def _is_in_order(nodes: Iterable[Node]) -> bool:
-    seen: set[int] = set()
-    for node in nodes:
-        for producer, _ in node.inputs:
-            if id(producer) not in seen:
-                return False
-        for before in node.controls:
-            if id(before) not in seen:
-                return False
-        seen.add(id(node))
-    return True
+        before = [place[id(other)] for other in node.before()]
+        sources += before
+        targets += [i] * len(before)
+    order = topological_order(len(nodes), sources, targets)
+    assert order is not None, "a step has no cycles but loops"
+    return [nodes[i] for i in order]
 
 
 def needed(nodes: Iterable[Node], ends: Collection[str]) -> list[Node]:
     """Return the nodes that an end needs, in their order; TensorFlow runs no others."""
     nodes = list(nodes)
-    found: set[int] = set()
-    waiting = [node for node in nodes if node.name in ends]
-    while waiting:
-        node = waiting.pop()
-        if id(node) not in found:
-            found.add(id(node))
-            waiting += [producer for producer, _ in node.inputs]
-            waiting += node.controls
-    return [node for node in nodes if id(node) in found]
+    found = reached((node for node in nodes if node.name in ends), Node.before)
+    return [node for node in nodes if node in found]
 
 
 _NO_FIXED_SIZE = frozenset({tf.string, tf.variant, tf.resource})
