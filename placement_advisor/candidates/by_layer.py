@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph import name_patterns, placement
-from placement_advisor.graph.layer_view import data_inputs, data_outputs, membership, total_bytes
+from placement_advisor.graph.layer_view import membership, total_bytes
 from placement_advisor.graph.op import PASS_ROLES, STANDING_ROLES, TRAINING_ROLES, Role
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class _Placing:
         for op in self.graph.ops:
             if op.role not in TRAINING_ROLES:
                 continue
-            producers = [self.graph.op(edge.producer) for edge in data_inputs(self.graph, op.name)]
+            producers = [self.graph.op(name) for name in self.graph.producers(op.name)]
             constant = all(
                 producer.role in STANDING_ROLES
                 or producer.name in constant_from
@@ -189,7 +189,7 @@ class _Placing:
             home = self.device_of[read.name]
             abroad: dict[str, set[str]] = defaultdict(set)
             size_bytes = None
-            for edge in data_outputs(self.graph, read.name):
+            for edge in self.graph.data_outputs(read.name):
                 consumer = self.graph.op(edge.consumer)
                 device = self.device_of.get(consumer.name, home)
                 if device != home and consumer.role in PASS_ROLES:
@@ -210,9 +210,9 @@ class _Placing:
             if op.role is Role.INPUT and op.layer is not None and op.layer in self.layer_device:
                 self.device_of[op.name] = self.layer_device[op.layer]
                 continue
-            near = [edge.producer for edge in data_inputs(self.graph, op.name)]
-            consumers = [self.graph.op(e.consumer) for e in data_outputs(self.graph, op.name)]
-            near += [c.name for c in sorted(consumers, key=lambda c: c.role is not Role.FORWARD)]
+            consumers = [self.graph.op(name) for name in self.graph.consumers(op.name)]
+            consumers.sort(key=lambda consumer: consumer.role is not Role.FORWARD)
+            near = [*self.graph.producers(op.name), *(consumer.name for consumer in consumers)]
             placed = (self.device_of[name] for name in near if name in self.device_of)
             self.device_of[op.name] = next(placed, self.default_device)
 
@@ -224,9 +224,9 @@ class _Placing:
                 aims[op.name] = {self.home_of[op.variable]}
                 continue
             aims[op.name] = _one_or_some(
-                aims[edge.consumer]
-                for edge in data_outputs(self.graph, op.name)
-                if self.graph.op(edge.consumer).role in TRAINING_ROLES
+                aims[consumer]
+                for consumer in self.graph.consumers(op.name)
+                if self.graph.op(consumer).role in TRAINING_ROLES
             )
         return aims
 
@@ -248,17 +248,17 @@ class _Placing:
 
         tensors: dict[tuple[str, int], Edge] = {}
         for name in moved:
-            for edge in data_inputs(self.graph, name):
+            for edge in self.graph.data_inputs(name):
                 source = self.graph.op(edge.producer)
                 comes_along = source.role is Role.CONSTANT or (
                     source.role is Role.INPUT
-                    and all(is_there(e.consumer) for e in data_outputs(self.graph, source.name))
+                    and all(map(is_there, self.graph.consumers(source.name)))
                 )
                 if not comes_along and not is_there(source.name):
-                    tensors[edge.producer, edge.port] = edge
-            for edge in data_outputs(self.graph, name):
+                    tensors[edge.tensor] = edge
+            for edge in self.graph.data_outputs(name):
                 if not is_there(edge.consumer):
-                    tensors[edge.producer, edge.port] = edge
+                    tensors[edge.tensor] = edge
         return total_bytes(edge.size_bytes for edge in tensors.values())
 
 

@@ -204,7 +204,7 @@ class _Halves:
     def _move(self, names: Collection[str]) -> int:
         """Move ops to the host; return how much longer ops and copies take then."""
         tensors = {
-            (edge.producer, edge.port): edge
+            edge.tensor: edge
             for name in names
             for edge in (*self._inputs(name), *self._outputs(name))
         }

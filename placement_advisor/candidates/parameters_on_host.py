@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import NotApplicable, listed, place_by_layer
-from placement_advisor.graph.layer_view import data_outputs, layer_view
+from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.op import LOOKUP_KINDS, PASS_ROLES, Role
 from placement_advisor.graph.placement import Placement
 from placement_advisor.units import counted, format_bytes
@@ -121,7 +121,7 @@ def _lookups(graph: OpGraph, users: Iterable[Op]) -> list[Op] | None:
         if op.kind in LOOKUP_KINDS:
             lookups[op.name] = op
         elif op.kind in _READS:
-            readers = (graph.op(edge.consumer) for edge in data_outputs(graph, op.name))
+            readers = map(graph.op, graph.consumers(op.name))
             ahead += [reader for reader in readers if reader.role is not Role.UPDATE]
         elif op.kind not in _SHAPES:
             return None
@@ -135,7 +135,7 @@ def _with_sums_beside_tables(
     found = dict(device_of)
     for op in graph.placed_ops:
         if op.kind in _ROW_SUMS and op.variable is None:
-            wanted = {found[edge.consumer] for edge in data_outputs(graph, op.name)}
+            wanted = {found[consumer] for consumer in graph.consumers(op.name)}
             if wanted == {host}:
                 found[op.name] = host
     return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import NotApplicable, busy_ns, listed, place_by_layer
 from placement_advisor.graph.layer_structure import common_ancestor, towers
-from placement_advisor.graph.layer_view import data_inputs, layer_view, total_bytes
+from placement_advisor.graph.layer_view import layer_view, total_bytes
 from placement_advisor.graph.name_patterns import name_patterns
 from placement_advisor.graph.op import STANDING_ROLES, TRAINING_ROLES, Role
 from placement_advisor.graph.placement import Placement
@@ -252,7 +252,7 @@ def _lookups(graph: OpGraph, layers: _Layers) -> set[tuple[str, str]]:
         layer = layers.view.membership.layer_of.get(op.name)
         if op.variable is None or layer is None or op.name in layers.view.membership.free:
             continue
-        others = (graph.op(edge.producer).role for edge in data_inputs(graph, op.name))
+        others = (graph.op(producer).role for producer in graph.producers(op.name))
         if op.output_bytes and any(role not in STANDING_ROLES for role in others):
             found.add((layer, op.variable))
     return found

@@ -193,7 +193,7 @@ def _activations(graph: OpGraph, tensors: Mapping[tuple[str, int], int | None]) 
     if any(op.role is Role.BACKWARD for op in graph.ops):
         held = _held(graph)
         forward &= {
-            held.get(edge.producer, (edge.producer, edge.port))
+            held.get(edge.producer, edge.tensor)
             for edge in graph.edges
             if not edge.is_control and graph.op(edge.consumer).role is Role.BACKWARD
         }
@@ -206,14 +206,14 @@ def _held(graph: OpGraph) -> dict[str, tuple[str, int]]:
     for op in graph.ops:
         if op.kind not in ALIAS_KINDS:
             continue
-        inputs = [edge for edge in graph.inputs_of(op.name) if not edge.is_control]
+        inputs = graph.data_inputs(op.name)
         if inputs:
             # The other input, if there is one, is a shape or an axis: smaller, often a constant.
             main = max(
                 inputs,
                 key=lambda e: (graph.op(e.producer).role is not Role.CONSTANT, e.size_bytes or 0),
             )
-            held[op.name] = held.get(main.producer, (main.producer, main.port))
+            held[op.name] = held.get(main.producer, main.tensor)
     return held
 
 

@@ -14,13 +14,13 @@ import numpy as np
 from annotated_types import MinLen
 
 from placement_advisor.files.contract import Filled, Rows, Text
-from placement_advisor.graph import layer_view
 from placement_advisor.graph.digraph import immediate_dominators, reached, strong_components
 from placement_advisor.graph.op import Role
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
+    from placement_advisor.graph.layer_view import LayerView
     from placement_advisor.graph.op_graph import OpGraph
 
 
@@ -45,7 +45,7 @@ class Flow:
         return tuple(self.layers[layer] for layer in sorted(layers))
 
 
-def flow(view: layer_view.LayerView) -> Flow:
+def flow(view: LayerView) -> Flow:
     """Return the forward pass of the view."""
     layers = view.forward_layers()
     place = {layer: i for i, layer in enumerate(layers)}
@@ -83,7 +83,7 @@ def meeting_points(way: Flow) -> list[int | None]:
     return [None if point is None else last - point for point in reversed(after)]
 
 
-def depth_first(view: layer_view.LayerView) -> list[str]:
+def depth_first(view: LayerView) -> list[str]:
     """Return the layers of the forward pass, each after its feeders.
 
     Layers of a loop stand together, in layer order.
@@ -176,7 +176,7 @@ class ParallelBranches:
     """The fork also feeds the join directly."""
 
 
-def parallel_branches(view: layer_view.LayerView) -> tuple[ParallelBranches, ...]:
+def parallel_branches(view: LayerView) -> tuple[ParallelBranches, ...]:
     """Return every region of at least two ways, by fork in layer order."""
     way = flow(view)
     joins = meeting_points(way)
@@ -254,7 +254,7 @@ class Join:
     """Layers of each tower, in order; towers are independent."""
 
 
-def towers(view: layer_view.LayerView, counting: Collection[str]) -> tuple[Join, ...]:
+def towers(view: LayerView, counting: Collection[str]) -> tuple[Join, ...]:
     """Return every join of at least two towers, in layer order.
 
     A group of feeders is a tower only if one of the layers ``counting`` leads to it.
@@ -279,7 +279,7 @@ def towers(view: layer_view.LayerView, counting: Collection[str]) -> tuple[Join,
     )
 
 
-def counting_layers(graph: OpGraph, view: layer_view.LayerView) -> frozenset[str]:
+def counting_layers(graph: OpGraph, view: LayerView) -> frozenset[str]:
     """Return the layers that read a variable or table, or do a share of the forward arithmetic."""
     flops: dict[str, int] = {}
     for op in graph.ops:
@@ -291,7 +291,7 @@ def counting_layers(graph: OpGraph, view: layer_view.LayerView) -> frozenset[str
     return frozenset(heavy.union(*view.membership.readers.values()))
 
 
-def common_ancestor(view: layer_view.LayerView) -> tuple[str, str] | None:
+def common_ancestor(view: LayerView) -> tuple[str, str] | None:
     """Return the first layer with branches that are no towers, and the last layer behind both.
 
     None if no layer has several feeders with a common ancestor.
@@ -387,7 +387,7 @@ class RepeatedBlocks:
     """Layers of each block, in order."""
 
 
-def repeated_blocks(graph: OpGraph, view: layer_view.LayerView) -> tuple[RepeatedBlocks, ...]:
+def repeated_blocks(graph: OpGraph, view: LayerView) -> tuple[RepeatedBlocks, ...]:
     """Return the repetitions, in layer order of their first layers; none overlap."""
     search = _Search(depth_first(view), _labels(graph, view), view.feeders())
     place = {layer: i for i, layer in enumerate(view.forward_layers())}
@@ -395,7 +395,7 @@ def repeated_blocks(graph: OpGraph, view: layer_view.LayerView) -> tuple[Repeate
     return tuple(sorted(found, key=lambda repetition: place[repetition.blocks[0][0]]))
 
 
-def _labels(graph: OpGraph, view: layer_view.LayerView) -> dict[str, int]:
+def _labels(graph: OpGraph, view: LayerView) -> dict[str, int]:
     """Return equal numbers for layers whose forward ops are alike up to names."""
     layer_of = view.membership.layer_of
     numbers: dict[Hashable, int] = {}
@@ -406,7 +406,7 @@ def _labels(graph: OpGraph, view: layer_view.LayerView) -> dict[str, int]:
         if op.role is not Role.FORWARD or layer is None:
             continue
         inputs: list[tuple[int, int, int]] = []
-        for edge in layer_view.data_inputs(graph, op.name):
+        for edge in graph.data_inputs(op.name):
             inside = layer_of.get(edge.producer) == layer
             size_bytes = -1 if edge.size_bytes is None else edge.size_bytes
             inputs.append((edge.port, size_bytes, label[edge.producer] if inside else -1))

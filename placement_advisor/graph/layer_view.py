@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from placement_advisor.graph.op import COMPUTING_ROLES, STANDING_ROLES, Role, Total
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from placement_advisor.graph.op import Edge, Op
+    from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
 
 
@@ -33,16 +33,6 @@ class Membership:
     readers: Mapping[str, tuple[str, ...]]
 
 
-def data_inputs(graph: OpGraph, name: str) -> Iterator[Edge]:
-    """Yield the tensors that the op reads."""
-    return (edge for edge in graph.inputs_of(name) if not edge.is_control)
-
-
-def data_outputs(graph: OpGraph, name: str) -> Iterator[Edge]:
-    """Yield the tensors of the op as its consumers read them."""
-    return (edge for edge in graph.outputs_of(name) if not edge.is_control)
-
-
 def membership(graph: OpGraph) -> Membership:
     """Return to which layer each forward op belongs."""
     forward = [op for op in graph.ops if op.role is Role.FORWARD]
@@ -54,14 +44,14 @@ def membership(graph: OpGraph) -> Membership:
             layer_of[op.name] = op.layer
         elif op.name not in free:
             feeders = {
-                layer_of[edge.producer]
-                for edge in data_inputs(graph, op.name)
-                if edge.producer in layer_of and edge.producer not in free
+                layer_of[producer]
+                for producer in graph.producers(op.name)
+                if producer in layer_of and producer not in free
             }
             layer_of[op.name] = feeders.pop() if len(feeders) == 1 else op.name
     for op in reversed(forward):
         if op.name not in layer_of:
-            consumers = (edge.consumer for edge in data_outputs(graph, op.name))
+            consumers = graph.consumers(op.name)
             served = {layer_of[consumer] for consumer in consumers if consumer in layer_of}
             if len(served) == 1:
                 layer_of[op.name] = served.pop()
@@ -76,8 +66,8 @@ def _free_ops(graph: OpGraph) -> frozenset[str]:
         if op.role is not Role.FORWARD or (op.layer is not None and op.variable is None):
             continue
         if all(
-            edge.producer in free or graph.op(edge.producer).role in STANDING_ROLES
-            for edge in data_inputs(graph, op.name)
+            producer in free or graph.op(producer).role in STANDING_ROLES
+            for producer in graph.producers(op.name)
         ):
             free.add(op.name)
     return frozenset(free)
@@ -88,15 +78,14 @@ def _handed_out(graph: OpGraph, forward: list[Op], free: frozenset[str]) -> froz
     given: list[str] = []
     known = {op.name for op in graph.ops if op.role in (*STANDING_ROLES, Role.INPUT)} | free
     for op in forward:
-        producers = (edge.producer for edge in data_inputs(graph, op.name))
-        if op.layer is None and op.variable is None and known.issuperset(producers):
+        is_apart = op.layer is None and op.variable is None
+        if is_apart and known.issuperset(graph.producers(op.name)):
             given.append(op.name)
             known.add(op.name)
     served: dict[str, set[str]] = {}
     for name in reversed(given):
         served[name] = set()
-        for edge in data_outputs(graph, name):
-            consumer = graph.op(edge.consumer)
+        for consumer in map(graph.op, graph.consumers(name)):
             layers = {consumer.layer} if consumer.layer else served.get(consumer.name, set())
             served[name] |= layers if consumer.role is Role.FORWARD else set()
     return frozenset(name for name, layers in served.items() if len(layers) > 1)
@@ -113,7 +102,7 @@ def _readers(
         users = [op.name]
         for user in users:
             if user in free and (user == op.name or user not in layer_of):
-                users += [edge.consumer for edge in data_outputs(graph, user)]
+                users += graph.consumers(user)
             if user in layer_of:
                 found[op.variable][layer_of[user]] = None
     return {variable: tuple(layers) for variable, layers in found.items()}
@@ -262,8 +251,7 @@ def _tensors(
         if edge.is_control or edge.producer in member.free:
             continue
         if graph.op(edge.producer).role is graph.op(edge.consumer).role is Role.FORWARD:
-            tensor = edge.producer, edge.port
-            sent[source, target][tensor] = leaving[source][tensor] = edge.size_bytes
+            sent[source, target][edge.tensor] = leaving[source][edge.tensor] = edge.size_bytes
     return {ends: total_bytes(tensors.values()) for ends, tensors in sent.items()}, leaving
 
 

@@ -200,6 +200,11 @@ class Edge(NamedTuple):
         """Whether the edge only orders its ends."""
         return self.port == CONTROL_PORT
 
+    @property
+    def tensor(self) -> tuple[str, int]:
+        """The op that makes the tensor, and its port."""
+        return self.producer, self.port
+
 
 COMPUTING_ROLES = frozenset({Role.FORWARD, Role.BACKWARD, Role.UPDATE})
 # What only a training step has.

@@ -132,6 +132,22 @@ class OpGraph:
         i = self._index[name]
         return self._by_consumer[self._in_start[i] : self._in_start[i + 1]]
 
+    def data_inputs(self, name: str) -> list[Edge]:
+        """Return the tensors that the op reads."""
+        return [edge for edge in self.inputs_of(name) if not edge.is_control]
+
+    def data_outputs(self, name: str) -> list[Edge]:
+        """Return the tensors of the op as its consumers read them."""
+        return [edge for edge in self.outputs_of(name) if not edge.is_control]
+
+    def producers(self, name: str) -> list[str]:
+        """Return the ops whose tensors the op reads, for each tensor."""
+        return [edge.producer for edge in self.data_inputs(name)]
+
+    def consumers(self, name: str) -> list[str]:
+        """Return the ops that read the op's tensors, for each tensor."""
+        return [edge.consumer for edge in self.data_outputs(name)]
+
     @cached_property
     def _out_start(self) -> list[int]:
         return self._starts(edge.producer for edge in self.edges)

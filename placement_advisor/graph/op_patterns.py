@@ -74,7 +74,7 @@ def _crossing(graph: OpGraph, ops: list[Op]) -> Total:
             if edge.is_control or is_handle or far.role in KERNEL_FREE_ROLES:
                 continue
             if _GPU in far.device_kinds:
-                crossing[edge.producer, edge.port] = edge.size_bytes
+                crossing[edge.tensor] = edge.size_bytes
     return Total.of(crossing.values())
 
 
@@ -140,7 +140,7 @@ def _update(graph: OpGraph, made_dense: Op) -> DenseUpdate | None:
 
 def _rows_bytes(graph: OpGraph, made_dense: Op) -> int | None:
     """Return the bytes of the rows, or of their indices where these are more; None if unknown."""
-    sizes = [edge.size_bytes for edge in graph.inputs_of(made_dense.name) if not edge.is_control]
+    sizes = [edge.size_bytes for edge in graph.data_inputs(made_dense.name)]
     return None if not sizes or None in sizes else max(size or 0 for size in sizes)
 
 
@@ -168,8 +168,8 @@ def _read_forward(graph: OpGraph) -> set[str]:
 
 
 def _neighbours(graph: OpGraph, op: Op, size_bytes: int) -> Iterator[Op]:
-    for edge in (*graph.outputs_of(op.name), *graph.inputs_of(op.name)):
-        if not edge.is_control and edge.size_bytes == size_bytes:
+    for edge in (*graph.data_outputs(op.name), *graph.data_inputs(op.name)):
+        if edge.size_bytes == size_bytes:
             yield from (graph.op(edge.producer), graph.op(edge.consumer))
 
 
@@ -224,7 +224,7 @@ def with_fusions(graph: OpGraph) -> OpGraph:
         Edge(
             producer=last[edge.producer],
             consumer=last[edge.consumer],
-            port=port.get((edge.producer, edge.port), edge.port),
+            port=port.get(edge.tensor, edge.port),
             size_bytes=edge.size_bytes,
         )
         for edge in graph.edges
@@ -299,7 +299,7 @@ def _one(graph: OpGraph, members: list[Op], written: Mapping[tuple[str, int], in
     again_bytes = 0
     for op in members:
         inputs = [edge for edge in graph.inputs_of(op.name) if edge.producer not in names]
-        read |= {(edge.producer, edge.port): edge.size_bytes or 0 for edge in inputs}
+        read |= {edge.tensor: edge.size_bytes or 0 for edge in inputs}
         if op.kind in _NORMALISATIONS:
             again_bytes += sum(edge.size_bytes or 0 for edge in inputs)
     moved = (*read.values(), *(size or 0 for size in written.values()))

@@ -419,11 +419,11 @@ def _handed_back(plan: SplitPlan, whole: TracedStep) -> list[Tensor]:
         edges = graph.inputs_of(op.name)
         if plan.is_copied(op.name):
             found |= dict.fromkeys(
-                (edge.producer, edge.port)
+                edge.tensor
                 for edge in edges
                 if edge.producer in after
                 and not edge.is_control
-                and specs[edge.producer, edge.port].dtype not in _NO_VALUES
+                and specs[edge.tensor].dtype not in _NO_VALUES
             )
         elif any(edge.producer in plan.replicated or edge.producer in after for edge in edges):
             after.add(op.name)
@@ -479,8 +479,8 @@ def _handed_on(output: Tensor, graph: OpGraph) -> list[Tensor]:
     """Return an output of the step, and what it hands on, to the tensor that the user returned."""
     found = [output]
     while graph.op(found[-1][0]).kind == "Identity":
-        (edge, *_) = (e for e in graph.inputs_of(found[-1][0]) if not e.is_control)
-        found.append((edge.producer, edge.port))
+        (edge, *_) = graph.data_inputs(found[-1][0])
+        found.append(edge.tensor)
     return found
 
 

@@ -50,7 +50,7 @@ def across_hosts(step: DataParallel, traces: batch_graph.SplitTraces, place: str
     exchange = exchanges(merged, traces.wiring, exchanged_gradients(traces))
     edges = []
     for edge in graph.edges:
-        of_all = exchange.get((edge.producer, edge.port))
+        of_all = exchange.get(edge.tensor)
         edges.append(edge if of_all is None else edge._replace(producer=of_all.name, port=0))
     edges += [
         Edge(name, op.name, port, op.output_bytes[0]) for (name, port), op in exchange.items()

@@ -247,7 +247,7 @@ def mirrored_graph(
             source[name] = (replica if is_of_share else None, op.name)
             replica_of[name] = replica
             for edge in trace.inputs_of(op.name):
-                got = None if is_of_share else received.get((edge.producer, edge.port))
+                got = None if is_of_share else received.get(edge.tensor)
                 if got is None:
                     reads.append(Edge(prefix + edge.producer, name, edge.port))
                 else:
@@ -284,9 +284,9 @@ def _joined(
         if wiring.plan.is_copied(op.name):
             continue
         data = tuple(
-            (edge.producer, edge.port)
-            for edge in whole.inputs_of(op.name)
-            if not edge.is_control and whole.op(edge.producer).role is not Role.CONSTANT
+            edge.tensor
+            for edge in whole.data_inputs(op.name)
+            if whole.op(edge.producer).role is not Role.CONSTANT
         )
         for tensor in way_of.keys() & data:
             readers[tensor].add(op.name)
@@ -384,7 +384,7 @@ def exchanged_gradients(traces: batch_graph.SplitTraces) -> list[list[Tensor]]:
         reads_own = wiring.plan.is_copied(op.name)
         depth[op.name] = max(
             (
-                depth[edge.producer] + (not reads_own and (edge.producer, edge.port) in exchanged)
+                depth[edge.producer] + (not reads_own and edge.tensor in exchanged)
                 for edge in whole.inputs_of(op.name)
             ),
             default=0,

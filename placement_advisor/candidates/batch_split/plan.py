@@ -15,7 +15,7 @@ from placement_advisor.graph.op import BRANCH_KINDS, LOOP_KINDS, Role
 from placement_advisor.graph.op_work import elementwise
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
@@ -127,20 +127,18 @@ def plan_split(whole: OpGraph, share: OpGraph, outputs: Collection[Tensor]) -> S
     local = frozenset(name for name in constant - replicated if name in read_by_replicas)
     shared = [op for op in whole.ops if op.name not in replicated]
     merged = dict.fromkeys(
-        (edge.producer, edge.port)
+        edge.tensor
         for op in shared
-        for edge in whole.inputs_of(op.name)
-        if not edge.is_control and edge.producer in replicated
+        for edge in whole.data_inputs(op.name)
+        if edge.producer in replicated
     )
     merged |= dict.fromkeys(tensor for tensor in outputs if tensor[0] in replicated)
     divided = dict.fromkeys(
-        (edge.producer, edge.port)
+        edge.tensor
         for op in whole.ops
         if op.name in replicated
         for edge in whole.inputs_of(op.name)
-        if (edge.producer, edge.port) in growing
-        and edge.producer not in replicated
-        and edge.producer not in local
+        if edge.tensor in growing and edge.producer not in replicated and edge.producer not in local
     )
     return SplitPlan(
         replicated=frozenset(replicated),
@@ -150,7 +148,7 @@ def plan_split(whole: OpGraph, share: OpGraph, outputs: Collection[Tensor]) -> S
         keys=tuple(
             (op.name, 0)
             for op in shared
-            if op.kind == _MAKES_KEY and _any(_consumers(whole, op), replicated)
+            if op.kind == _MAKES_KEY and _any(whole.consumers(op.name), replicated)
         ),
     )
 
@@ -168,7 +166,7 @@ def own_of_replicas(graph: OpGraph, plan: SplitPlan, merged: Iterable[Tensor]) -
         name
         for name, _ in merged
         if graph.op(name).role is not Role.BACKWARD
-        and _any(_consumers(graph, graph.op(name)), plan.replicated)
+        and _any(graph.consumers(name), plan.replicated)
         and _is_kept(graph, name)
     ]
     return tuple(dict.fromkeys([*drawn, *kept]))
@@ -186,10 +184,9 @@ def finished(graph: OpGraph, plan: SplitPlan, outputs: Collection[Tensor]) -> tu
         if plan.is_copied(op.name):
             continue
         own = [
-            (edge.producer, edge.port)
-            for edge in graph.inputs_of(op.name)
-            if not edge.is_control
-            and (edge.producer in plan.replicated or edge.producer in gradients)
+            edge.tensor
+            for edge in graph.data_inputs(op.name)
+            if edge.producer in plan.replicated or edge.producer in gradients
         ]
         if own and op.role is Role.BACKWARD:
             gradients.add(op.name)
@@ -221,17 +218,16 @@ def kept_statistics(graph: OpGraph, plan: SplitPlan) -> tuple[str, ...]:
     after = {
         name
         for name, _ in plan.merged
-        if graph.op(name).role is not Role.BACKWARD
-        and _any(_consumers(graph, graph.op(name)), plan.replicated)
+        if graph.op(name).role is not Role.BACKWARD and _any(graph.consumers(name), plan.replicated)
     }
     found: dict[str, None] = {}
     read = {
         op.variable
         for op in graph.ops
-        if op.role is not Role.VARIABLE and _any(_consumers(graph, op), plan.replicated)
+        if op.role is not Role.VARIABLE and _any(graph.consumers(op.name), plan.replicated)
     }
     for op in graph.ops:
-        if plan.is_copied(op.name) or not _any(_producers(graph, op), after):
+        if plan.is_copied(op.name) or not _any(graph.producers(op.name), after):
             continue
         if op.variable is None or not _runs_once(op):
             after.add(op.name)
@@ -244,7 +240,7 @@ def _is_kept(graph: OpGraph, name: str) -> bool:
     """Say whether what an op computes ends up in a variable."""
     after = {name}
     for op in graph.ops[graph.index(name) + 1 :]:
-        if _any(_producers(graph, op), after):
+        if _any(graph.producers(op.name), after):
             if op.variable is not None and op.role is not Role.VARIABLE and _runs_once(op):
                 return True
             after.add(op.name)
@@ -303,7 +299,7 @@ def _growing(whole: OpGraph, share: OpGraph) -> set[Tensor]:
     growing: set[Tensor] = set()
     for op in whole.ops:
         smaller = share.op(op.name).output_bytes
-        reads = any((edge.producer, edge.port) in growing for edge in whole.inputs_of(op.name))
+        reads = any(edge.tensor in growing for edge in whole.inputs_of(op.name))
         for port, size in enumerate(op.output_bytes):
             if size != smaller[port] or (size is None and reads):
                 growing.add((op.name, port))
@@ -314,14 +310,16 @@ def _replicated(graph: OpGraph, growing: Collection[Tensor]) -> set[str]:
     touching = {op.name for op in graph.ops if not _runs_once(op) and _touches(graph, op, growing)}
     after: set[str] = set()
     for op in graph.ops:
-        if op.name in touching or (not _runs_once(op) and _any(_producers(graph, op), after)):
+        if op.name in touching or (not _runs_once(op) and _any(graph.producers(op.name), after)):
             after.add(op.name)
     found = touching | {name for name in after if _combines(graph, graph.op(name), after)}
     for op in reversed(graph.ops):
-        if op.name in after and _any(_consumers(graph, op), found):
+        if op.name in after and _any(graph.consumers(op.name), found):
             found.add(op.name)
     tables = {
-        op.name for op in graph.ops if op.kind == _TABLE and found.issuperset(_consumers(graph, op))
+        op.name
+        for op in graph.ops
+        if op.kind == _TABLE and found.issuperset(graph.consumers(op.name))
     }
     return found | tables
 
@@ -333,11 +331,7 @@ def _combines(graph: OpGraph, op: Op, own: Collection[str]) -> bool:
     """
     if op.role is not Role.BACKWARD or op.kind in _ADDS:
         return False
-    reads = {
-        (edge.producer, edge.port)
-        for edge in graph.inputs_of(op.name)
-        if not edge.is_control and edge.producer in own
-    }
+    reads = {edge.tensor for edge in graph.data_inputs(op.name) if edge.producer in own}
     return len(reads) > 1
 
 
@@ -349,14 +343,14 @@ def _runs_once(op: Op) -> bool:
 
 def _touches(graph: OpGraph, op: Op, growing: Collection[Tensor]) -> bool:
     makes = any((op.name, port) in growing for port in range(len(op.output_bytes)))
-    return makes or any((e.producer, e.port) in growing for e in graph.inputs_of(op.name))
+    return makes or any(edge.tensor in growing for edge in graph.inputs_of(op.name))
 
 
 def _from_constants(graph: OpGraph) -> set[str]:
     """Return the ops that always compute the same, from constants alone."""
     found: set[str] = set()
     for op in graph.ops:
-        producers = list(_producers(graph, op))
+        producers = graph.producers(op.name)
         is_free = op.variable is None and op.role is not Role.UPDATE
         if op.role is Role.CONSTANT or (
             is_free
@@ -372,17 +366,9 @@ def _read_by(graph: OpGraph, of: Collection[str], readers: Collection[str]) -> s
     """Return those ops that readers read, or that lead to one of these."""
     found: set[str] = set()
     for op in reversed(graph.ops):
-        if op.name in of and any(c in readers or c in found for c in _consumers(graph, op)):
+        if op.name in of and any(c in readers or c in found for c in graph.consumers(op.name)):
             found.add(op.name)
     return found
-
-
-def _producers(graph: OpGraph, op: Op) -> Iterator[str]:
-    return (edge.producer for edge in graph.inputs_of(op.name) if not edge.is_control)
-
-
-def _consumers(graph: OpGraph, op: Op) -> Iterator[str]:
-    return (edge.consumer for edge in graph.outputs_of(op.name) if not edge.is_control)
 
 
 def _any(names: Iterable[str], among: Collection[str]) -> bool:

@@ -342,7 +342,7 @@ def split_graph(traces: SplitTraces) -> SplitGraph:
                 befores = wiring.befores(edge.producer, replica)
                 reads.extend(Edge(before, name, CONTROL_PORT) for before in befores)
             else:
-                producer, port = wiring.tensor((edge.producer, edge.port), replica)
+                producer, port = wiring.tensor(edge.tensor, replica)
                 reads.append(Edge(producer, name, port))
 
     for op in whole.ops:
