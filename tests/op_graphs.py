@@ -40,6 +40,22 @@ def chain(*names):
     return OpGraph([op(name) for name in names], edges)
 
 
+def called(graph, names, layer):
+    """Return the ops and edges of a graph under other names; ``layer`` renames a layer."""
+    ops = [
+        each._replace(
+            name=names[each.name],
+            layer=each.layer and layer(each.layer),
+            variable=each.variable and names.get(each.variable, each.variable),
+        )
+        for each in graph.ops
+    ]
+    return ops, [
+        each._replace(producer=names[each.producer], consumer=names[each.consumer])
+        for each in graph.edges
+    ]
+
+
 _OPS = st.fixed_dictionaries(
     {
         "kind": st.sampled_from(["MatMul", "Relu"]),

@@ -209,7 +209,6 @@ def test_what_is_wrong_is_named_with_its_place(refused, at, value, problem):
         (packed(b"{}")[:-9], "cut off before its end"),
         (packed(b"{}")[:-8] + b"12345678", "damaged"),
         (packed(b"{}") + b"more", "has data after its end"),
-        (packed(b""), "not valid JSON: EOF while parsing a value at line 1 column 0"),
         (packed(b'{"ops":'), "not valid JSON: EOF while parsing a value at line 1 column 7"),
         (packed(b'"\xff"'), "not valid JSON: invalid unicode code point at line 1 column 2"),
         (packed(b"[]"), "[] is not an object"),
@@ -217,20 +216,8 @@ def test_what_is_wrong_is_named_with_its_place(refused, at, value, problem):
         (packed(b'{"schema_version":1}'), "no field 'ops'"),
         (packed(b'{"schema_version":1,"ops":[{}]}'), "ops[0]: no field 'name'"),
         (packed(b'{"schema_version":NaN}'), "not valid JSON: expected value at line 1 column 19"),
-        (
-            packed(b'{"schema_version":-Infinity}'),
-            "not valid JSON: invalid number at line 1 column 20",
-        ),
         (packed(b'{"schema_version":1e999}'), "schema_version: inf is not a version"),
-        (
-            packed(b'{"a":' + b"9" * 5_000 + b"}"),
-            "not valid JSON: number out of range at line 1 column 4307",
-        ),
         (packed(b"[" * 1_000_000), "not valid JSON: recursion limit exceeded at line 1 column 202"),
-        (
-            packed(b'{"a":' * 1_000_000),
-            "not valid JSON: recursion limit exceeded at line 1 column 1006",
-        ),
     ],
 )
 def test_what_is_no_graph_file_says_so(refused, content, problem):

@@ -3,7 +3,7 @@ from random import Random
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from op_graphs import chain, edge, graphs, op, sized
+from op_graphs import called, chain, edge, graphs, op, sized
 
 from placement_advisor.graph.fingerprint import fingerprints, layer_fingerprints
 from placement_advisor.graph.identities import numbering
@@ -119,7 +119,7 @@ def test_fingerprints_are_the_same_on_any_machine():
 @given(graphs(), st.randoms(use_true_random=False))
 def test_names_and_order_do_not_count(graph, shuffle):
     name = new_names(graph, shuffle)
-    other = called(graph, name, shuffle)
+    other = renamed(graph, name, shuffle)
     assert fingerprint(other) == fingerprint(graph)
     layers = layer_fingerprints(graph).values()
     assert sorted(layer_fingerprints(other).values()) == sorted(layers)
@@ -171,23 +171,12 @@ def _kept(graph):
     return {each.name for each in graph.placed_ops}
 
 
-def called(graph, names, shuffle):
+def renamed(graph, names, shuffle):
     """Return the graph under other names, its ops and edges in another order if they are shuffled.
 
-    Layers take the names backwards, variables those of their ops.
+    Layers take the names backwards.
     """
-    ops = [
-        each._replace(
-            name=names[each.name],
-            layer=each.layer and each.layer[::-1] + "_3",
-            variable=each.variable and names.get(each.variable, each.variable),
-        )
-        for each in graph.ops
-    ]
-    edges = [
-        each._replace(producer=names[each.producer], consumer=names[each.consumer])
-        for each in graph.edges
-    ]
+    ops, edges = called(graph, names, lambda layer: layer[::-1] + "_3")
     if shuffle is not None:
         ops, edges = shuffle.sample(ops, len(ops)), shuffle.sample(edges, len(edges))
     return OpGraph(ops, edges)
@@ -208,7 +197,7 @@ def new_names(graph, shuffle):
 @given(graphs(), st.randoms(use_true_random=False))
 def test_under_other_names_every_op_has_its_number(graph, shuffle):
     names = new_names(graph, shuffle)
-    mine, others = numbering(graph), numbering(called(graph, names, None))
+    mine, others = numbering(graph), numbering(renamed(graph, names, None))
     assert others.fingerprint == mine.fingerprint
     assert others.ops == {names[name]: number for name, number in mine.ops.items()}
 
@@ -217,7 +206,7 @@ def test_under_other_names_every_op_has_its_number(graph, shuffle):
 def test_where_fingerprints_are_equal_numbers_take_edges_to_edges_and_layers_to_layers(
     graph, shuffle
 ):
-    other = called(graph, new_names(graph, shuffle), shuffle)
+    other = renamed(graph, new_names(graph, shuffle), shuffle)
     mine, others = numbering(graph), numbering(other)
     if mine.fingerprint != others.fingerprint:
         return  # Ops are alike in more than one way, and in another order: not taken for the same.
