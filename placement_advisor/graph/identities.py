@@ -19,6 +19,7 @@ from placement_advisor.graph.op import CONTROL_PORT, Role
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from typing import Any
 
     from numpy.typing import NDArray
 
@@ -114,7 +115,7 @@ def _refined(colours: Colours, edges: Numbers, layer: Numbers) -> Colours:
         colours, count = finer, found
 
 
-def _least_alike(colours: Colours) -> Numbers:
+def _least_alike(colours: Colours) -> NDArray[Any]:
     """Return the places of the least colour that several ops have; none if there is none."""
     found, counts = np.unique(colours, return_counts=True)
     shared = found[counts > 1]
