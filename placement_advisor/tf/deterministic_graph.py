@@ -100,13 +100,11 @@ def with_constant_draws(bundle: Bundle) -> Bundle:
     """Return a step whose ops draw a constant."""
     graph_def = tf.compat.v1.GraphDef()
     graph_def.CopyFrom(bundle.graph_def)
-    for node in list(graph_def.node):
-        if node.op in _DRAWN:
-            _fill(node, graph_def.node.add(), "")
-    for function in graph_def.library.function:
-        for node in list(function.node_def):
+    functions = ((function.node_def, ":output:0") for function in graph_def.library.function)
+    for nodes, port in ((graph_def.node, ""), *functions):
+        for node in list(nodes):
             if node.op in _DRAWN:
-                _fill(node, function.node_def.add(), ":output:0")
+                _fill(node, nodes.add(), port)
     return replace(bundle, graph_def=graph_def)
 
 

@@ -250,19 +250,14 @@ def own_samples(
     """
     few = [tensor for tensor in tensors if _differs_in_few(tensor, shares)]
     own = {tensor.name for tensor in few}
-    (batch, *_) = step.batches
     places = np.arange(sum(shares))
     for replica, (stop, share) in enumerate(zip(accumulate(shares), shares, strict=True)):
         if not own:
             break
         start = stop - share
         samples = start + (places - start) % share
-        repeated = tuple(
-            np.asarray(value)[samples] if plan.is_copied(name) else value
-            for name, value in zip(step.inputs, batch, strict=True)
-        )
         names, states = [tensor.name for tensor in few], [step.variables]
-        (found,) = tensors_of(replace(step, batches=(repeated,)), names, states, known)
+        (found,) = tensors_of(_on_samples(step, plan, samples), names, states, known)
         for tensor, value in zip(few, found, strict=True):
             ours, theirs = (
                 parts_of(each, shares, tensor.axis)[replica] for each in (value, tensor.whole)
@@ -270,6 +265,15 @@ def own_samples(
             if relative_difference(ours, theirs) > ROUNDING:
                 own.discard(tensor.name)
     return own
+
+
+def _on_samples(step: Bundle, plan: SplitPlan, samples: Any) -> Bundle:
+    """Return a step on these samples of its first batch."""
+    taken = (
+        np.asarray(value)[samples] if plan.is_copied(name) else value
+        for name, value in zip(step.inputs, step.batches[0], strict=True)
+    )
+    return replace(step, batches=(tuple(taken),))
 
 
 def parts_of(value: Any, shares: Sequence[int], axis: int) -> list[Any]:
@@ -355,8 +359,8 @@ def found_mergings(
             return None
         (part, share), *_ = fitting
         times = size // share
-        batch = _repeated(plan, part, times)
-        (there,) = tensors_of(replace(first, batches=(batch,)), names, [first.variables])
+        batches = _on_samples(part, plan, np.tile(np.arange(share), times)).batches
+        (there,) = tensors_of(replace(first, batches=batches), names, [first.variables])
         handed, *_ = _given(
             dict(zip(handed_back, there[count:], strict=True)), [share] * times, axes
         )
@@ -394,15 +398,6 @@ def found_mergings(
         if isinf(found[tensor].difference) or not own:
             raise BatchSplitError(_not_mergeable(tensor, whole.graph, whole.flat.outputs))
     return found, own
-
-
-def _repeated(plan: SplitPlan, part: Bundle, times: int) -> tuple[Any, ...]:
-    """Return a batch that is the batch of a share several times."""
-    (batch, *_) = part.batches
-    return tuple(
-        np.concatenate([np.asarray(value)] * times) if plan.is_copied(name) else value
-        for name, value in zip(part.inputs, batch, strict=True)
-    )
 
 
 def _handed_back(plan: SplitPlan, whole: TracedStep) -> list[Tensor]:

@@ -34,6 +34,14 @@ STEPS = 6
 TWO = ("CPU:0", "CPU:1")
 
 
+def _batches(seed: int, *shape: int) -> list[tuple[Any, Any]]:
+    """Return the batch of each step: samples of a shape, and a number for each."""
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(STEPS, BATCH, *shape)).astype(np.float32)
+    y = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
+    return list(zip(x, y, strict=True))
+
+
 def keras_step() -> Live:
     """A Keras model with an embedding, a metric that counts, and a penalty on its weights."""
     keras.utils.set_random_seed(7)
@@ -68,10 +76,7 @@ def summed_loss() -> Live:
         weight.assign_sub(0.001 * tape.gradient(loss, weight))
         return {"loss": loss / tf.cast(tf.shape(x)[0], tf.float32), "predicted": x @ weight}
 
-    random = np.random.default_rng(5)
-    x = random.normal(size=(STEPS, BATCH, 64)).astype(np.float32)
-    y = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
-    return Live(train_step, list(zip(x, y, strict=True)), [weight])
+    return Live(train_step, _batches(5, 64), [weight])
 
 
 def filled() -> Live:
@@ -96,11 +101,9 @@ def filled() -> Live:
         weight.assign_sub(0.001 * tape.gradient(loss, weight))
         return {"loss": loss}
 
-    random = np.random.default_rng(8)
-    x = random.normal(size=(STEPS, BATCH, 6)).astype(np.float32)
-    y = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
-    hidden(x[0])
-    return Live(train_step, list(zip(x, y, strict=True)), [weight])
+    batches = _batches(8, 6)
+    hidden(batches[0][0])
+    return Live(train_step, batches, [weight])
 
 
 def recurrent() -> Live:
@@ -110,10 +113,7 @@ def recurrent() -> Live:
         [keras.Input((5, 3)), keras.layers.LSTM(80, name="read"), keras.layers.Dense(1)]
     )
     model.compile(keras.optimizers.SGD(0.05), "mse")
-    random = np.random.default_rng(9)
-    x = random.normal(size=(STEPS, BATCH, 5, 3)).astype(np.float32)
-    y = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
-    return Live(model, list(zip(x, y, strict=True)), [])
+    return Live(model, _batches(9, 5, 3), [])
 
 
 def tied(*, keeps_squares: bool = False) -> Live:

@@ -238,21 +238,15 @@ def bypass_identities(
         """Return the tensor behind a tensor, and the ops to wait for on the way to it."""
         waits: list[Node] = []
         while id(producer) in bypassed:
-            waits += [wait for before in producer.controls for wait in stays(before)]
+            waits += _staying(producer.controls, bypassed, Node.before)
             producer, port = producer.inputs[port]
         return producer, port, waits
-
-    def stays(node: Node) -> list[Node]:
-        """Return the ops that stay and that an op which goes has waited for, or the op itself."""
-        if id(node) not in bypassed:
-            return [node]
-        return [wait for before in node.before() for wait in stays(before)]
 
     for node in nodes:
         if bypassed.isdisjoint([id(before) for before in node.before()]):
             continue
         found = [source(producer, port) for producer, port in node.inputs]
-        waits = [wait for before in node.controls for wait in stays(before)]
+        waits = _staying(node.controls, bypassed, Node.before)
         waits += [wait for _, _, on_the_way in found for wait in on_the_way]
         node.inputs = [(producer, port) for producer, port, _ in found]
         needless = {id(producer) for producer, _ in node.inputs}
@@ -261,7 +255,7 @@ def bypass_identities(
     kept: list[str] = []
     for target in targets:
         node = by_name[target]
-        effects = [w for before in node.controls for w in stays(before)]
+        effects = _staying(node.controls, bypassed, Node.before)
         kept += sorted({e.name for e in effects}) if id(node) in bypassed else [target]
     return [node for node in nodes if id(node) not in bypassed], tuple(dict.fromkeys(kept))
 
@@ -279,15 +273,20 @@ def drop_unread_reads(nodes: Iterable[Node], outputs: Collection[str]) -> list[N
         if node.kind == "ReadVariableOp" and id(node) not in taken and node.name not in outputs
     }
 
-    def stays(node: Node) -> list[Node]:
-        if id(node) not in unread:
-            return [node]
-        return [wait for before in node.controls for wait in stays(before)]
-
     for node in nodes:
         if node.controls and any(id(before) in unread for before in node.controls):
-            node.controls = _distinct([wait for before in node.controls for wait in stays(before)])
+            node.controls = _distinct(_staying(node.controls, unread, lambda gone: gone.controls))
     return [node for node in nodes if id(node) not in unread]
+
+
+def _staying(
+    nodes: Iterable[Node], gone: Container[int], before: Callable[[Node], Iterable[Node]]
+) -> list[Node]:
+    """Return the nodes that stay, and in place of those that go what stays of what is before."""
+    found: list[Node] = []
+    for node in nodes:
+        found += _staying(before(node), gone, before) if id(node) in gone else [node]
+    return found
 
 
 def _without_unread_barriers(nodes: list[Node], keep: Collection[str]) -> list[Node]:
