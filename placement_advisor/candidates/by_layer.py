@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph import name_patterns, placement
-from placement_advisor.graph.layer_view import membership, total_bytes
-from placement_advisor.graph.op import PASS_ROLES, STANDING_ROLES, TRAINING_ROLES, Role
+from placement_advisor.graph.layer_view import membership
+from placement_advisor.graph.op import PASS_ROLES, STANDING_ROLES, TRAINING_ROLES, Role, Total
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -259,7 +259,7 @@ class _Placing:
             for edge in self.graph.data_outputs(name):
                 if not is_there(edge.consumer):
                     tensors[edge.tensor] = edge
-        return total_bytes(edge.size_bytes for edge in tensors.values())
+        return Total.of(edge.size_bytes for edge in tensors.values()).exact
 
 
 def _only(devices: Iterable[str]) -> str | None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import NotApplicable, busy_ns, listed, place_by_layer
 from placement_advisor.graph.layer_structure import common_ancestor, towers
-from placement_advisor.graph.layer_view import layer_view, total_bytes
+from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.name_patterns import name_patterns
-from placement_advisor.graph.op import STANDING_ROLES, TRAINING_ROLES, Role
+from placement_advisor.graph.op import STANDING_ROLES, TRAINING_ROLES, Role, Total
 from placement_advisor.graph.placement import Placement
 from placement_advisor.units import counted, format_ns, format_share
 
@@ -224,14 +224,12 @@ def _move_readers(
         for variable, home in homes.items():
             if layer_device[layer] == home or layer not in layers.view.membership.readers[variable]:
                 continue
-            needs_bytes = total_bytes(
-                [output_bytes[layer]]
-                + [
-                    size
-                    for (source, target), size in layers.view.edges.items()
-                    if target == layer and layer_device[source] != home
-                ]
-            )
+            taken = [
+                size
+                for (source, target), size in layers.view.edges.items()
+                if target == layer and layer_device[source] != home
+            ]
+            needs_bytes = Total.of([output_bytes[layer], *taken]).exact
             read_bytes = sum(
                 parameter_bytes.get(other, 0)
                 for other, its_home in homes.items()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from placement_advisor.graph.op import COMPUTING_ROLES, STANDING_ROLES, Role, Total
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
@@ -196,16 +196,6 @@ def depth_for(graph: OpGraph, max_layers: int) -> int | None:
     return 1
 
 
-def total_bytes(sizes: Iterable[int | None]) -> int | None:
-    """Return the sum, None if any size is unknown."""
-    total = 0
-    for size in sizes:
-        if size is None:
-            return None
-        total += size
-    return total
-
-
 def _shortened(layer: str | None, depth: int | None) -> str | None:
     """Return the first components of the path, and no number of a call if any were cut off."""
     if layer is None or depth is None or layer.count("/") < depth:
@@ -252,7 +242,7 @@ def _tensors(
             continue
         if graph.op(edge.producer).role is graph.op(edge.consumer).role is Role.FORWARD:
             sent[source, target][edge.tensor] = leaving[source][edge.tensor] = edge.size_bytes
-    return {ends: total_bytes(tensors.values()) for ends, tensors in sent.items()}, leaving
+    return {ends: Total.of(tensors.values()).exact for ends, tensors in sent.items()}, leaving
 
 
 def _summary(name: str, ops: list[Op], leaving: _Tensors) -> LayerSummary:
@@ -260,5 +250,5 @@ def _summary(name: str, ops: list[Op], leaving: _Tensors) -> LayerSummary:
         name=name,
         ops_by_role=dict(Counter(op.role for op in ops)),
         flops=Total.of(op.flops for op in ops if op.role in COMPUTING_ROLES),
-        output_bytes=total_bytes(leaving.values()),
+        output_bytes=Total.of(leaving.values()).exact,
     )

@@ -234,6 +234,11 @@ class Total:
         return self.amount or 0
 
     @property
+    def exact(self) -> int | None:
+        """The sum, None if any part is unknown."""
+        return None if self.unknown else self.amount
+
+    @property
     def is_floor(self) -> bool:
         """Whether some of the parts are missing."""
         return self.unknown > 0

@@ -19,7 +19,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
 from placement_advisor.graph.digraph import topological_order
-from placement_advisor.graph.layer_view import depth_for, layer_view, total_bytes
+from placement_advisor.graph.layer_view import depth_for, layer_view
 from placement_advisor.graph.op import Total
 from placement_advisor.graph.placement import most_voted
 
@@ -214,7 +214,7 @@ def layer_parts(graph: OpGraph, view: LayerView) -> Parts:
     for edge, (source, target) in zip(between, ends, strict=True):
         if source != target:
             sent[place[source], place[target]][edge.producer, edge.port] = edge.size_bytes
-    edges = {its: total_bytes(tensors.values()) for its, tensors in sent.items()}
+    edges = {its: Total.of(tensors.values()).exact for its, tensors in sent.items()}
     return Parts(parts=[found[number] for number in order], edges=edges)
 
 
@@ -306,7 +306,7 @@ class LayerMap:
             if source and target and source != target and not edge.is_control:
                 crossing[ends][edge.producer, edge.port, target] = edge.size_bytes
         return {
-            number: total_bytes(crossing[flow.source, flow.target].values())
+            number: Total.of(crossing[flow.source, flow.target].values()).exact
             for number, flow in enumerate(self.flows)
             if (flow.source, flow.target) in crossing
         }

@@ -20,6 +20,7 @@ from placement_advisor.graph.op import (
     LOOP_KINDS,
     UPDATE_KINDS,
     Inside,
+    Total,
     WorkBasis,
 )
 from placement_advisor.graph.op_work.signature import NO_WORK, Work
@@ -91,7 +92,7 @@ def inside_of(
         for node in computing
         if node.kind in COUNTING_KINDS and node.name not in on_host
     ]
-    copied_bytes = _total([*crossing.values(), *counts])
+    copied_bytes = Total.of([*crossing.values(), *counts]).exact
     return Inside(len(computing), len(crossing) + len(counts), copied_bytes)
 
 
@@ -103,7 +104,7 @@ def inside_of_parts(parts: Sequence[Inside | None]) -> Inside | None:
     return Inside(
         ops=sum(part.ops for part in known),
         copies=sum(part.copies for part in known),
-        copied_bytes=_total([part.copied_bytes for part in known]),
+        copied_bytes=Total.of(part.copied_bytes for part in known).exact,
     )
 
 
@@ -488,14 +489,9 @@ def _times(amount: int | None, trips: int | None) -> int | None:
 def _sum(works: Sequence[Work]) -> Work:
     return replace(
         NO_WORK,
-        flops=_total([work.flops for work in works]),
-        bytes_accessed=_total([work.bytes_accessed for work in works]),
+        flops=Total.of(work.flops for work in works).exact,
+        bytes_accessed=Total.of(work.bytes_accessed for work in works).exact,
     )
-
-
-def _total(parts: Sequence[int | None]) -> int | None:
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
 
 
 def _largest(works: Sequence[Work]) -> Work:
