@@ -1,7 +1,7 @@
 r"""The op graph as text for other programs: GraphML, DOT, node-link JSON, and Mermaid.
 
 In GraphML, DOT and the JSON of networkx, nodes are ops, and nodes and edges have the attributes of
-`networkx_form`. JSON loads back as the same graph; the other two know no lists, so that these
+`OpGraph.as_networkx`. JSON loads back as the same graph; the other two know no lists, so that these
 become JSON texts there. In Mermaid, nodes are the layers of the forward pass.
 
 Names come from models, and neither XML, DOT nor Mermaid can hold every character. What is not
