@@ -360,7 +360,7 @@ def _check_tensors(place: Mapping[str, int], ops: Sequence[Op], edges: Sequence[
         if edge.port < len(listed):
             size_bytes = listed[edge.port]
         else:
-            size_bytes = size_of.setdefault((edge.producer, edge.port), edge.size_bytes)
+            size_bytes = size_of.setdefault(edge.tensor, edge.size_bytes)
         if edge.size_bytes != size_bytes:
             raise AdvisorError(
                 f"edge {edge.producer!r} → {edge.consumer!r} carries {_bytes(edge.size_bytes)}, "

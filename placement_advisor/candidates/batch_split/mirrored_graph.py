@@ -10,6 +10,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.candidates.batch_split import split_graph as batch_graph
+from placement_advisor.candidates.batch_split.split_graph import Merge, SplitTraces, replica_copy
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role, WorkBasis
 
 if TYPE_CHECKING:
@@ -154,8 +155,8 @@ def gathered(name: str, parts: Sequence[RingTensor], kind: str) -> RingOp:
 FAMILY = "mirrored"
 # How many rows a replica sends.
 _LENGTH_BYTES = 4
-_GATHERED = frozenset({batch_graph.Merge.CONCAT, batch_graph.Merge.WEIGHTED_CONCAT})
-SUMMED = frozenset({batch_graph.Merge.MEAN, batch_graph.Merge.SUM})
+_GATHERED = frozenset({Merge.CONCAT, Merge.WEIGHTED_CONCAT})
+SUMMED = frozenset({Merge.MEAN, Merge.SUM})
 # What TensorFlow adds the gradients of one variable up with, where it is used several times.
 _JOINS = {"ConcatV2": _GATHERED, "AddN": SUMMED}
 
@@ -188,26 +189,24 @@ class Exchanged(NamedTuple):
     joined: Mapping[str, tuple[Tensor, ...]]
 
 
-def exchanged(traces: batch_graph.SplitTraces) -> Exchanged:
+def exchanged(traces: SplitTraces) -> Exchanged:
     """Return what is exchanged, whatever the shares are."""
     waves = exchanged_gradients(traces)
     return Exchanged(waves, _joined(traces, waves))
 
 
-def exchange_ops(
-    traces: batch_graph.SplitTraces, way: AllReduceMode, what: Exchanged
-) -> dict[str, Op]:
+def exchange_ops(traces: SplitTraces, way: AllReduceMode, what: Exchanged) -> dict[str, Op]:
     """Return the ops of no trace, which exchange gradients, by name."""
     device_kinds = _device_kinds(traces.whole)
     found, _ = _exchange(traces, way, what)
-    names = [batch_graph.replica_copy(ring_op.name, ring_op.replica) for ring_op in found]
+    names = [replica_copy(ring_op.name, ring_op.replica) for ring_op in found]
     return {
         name: _op(ring_op, name, device_kinds) for name, ring_op in zip(names, found, strict=True)
     }
 
 
 def mirrored_graph(
-    traces: batch_graph.SplitTraces, way: AllReduceMode = AllReduceMode.RING
+    traces: SplitTraces, way: AllReduceMode = AllReduceMode.RING
 ) -> batch_graph.SplitGraph:
     """Put the graph of a mirrored step together from its traces.
 
@@ -223,18 +222,15 @@ def mirrored_graph(
     exchange, received = _exchange(traces, way, what)
     device_kinds = _device_kinds(whole)
     for ring_op in exchange:
-        name = batch_graph.replica_copy(ring_op.name, ring_op.replica)
+        name = replica_copy(ring_op.name, ring_op.replica)
         ops[name] = _op(ring_op, name, device_kinds)
         replica_of[name] = ring_op.replica
         if way is not AllReduceMode.COPIES:
             collective_of[name] = ring_op.collective
         inputs = dict.fromkeys((*ring_op.inputs, *ring_op.kept))
-        reads += [
-            Edge(batch_graph.replica_copy(sent.op, sent.replica), name, sent.port)
-            for sent in inputs
-        ]
+        reads += [Edge(replica_copy(sent.op, sent.replica), name, sent.port) for sent in inputs]
     for replica, share in enumerate(traces.replicas):
-        prefix = batch_graph.replica_copy("", replica)
+        prefix = replica_copy("", replica)
         for op in whole.ops:
             is_of_share = wiring.plan.is_copied(op.name) or op.name in what.joined
             trace = share if is_of_share else whole
@@ -251,10 +247,10 @@ def mirrored_graph(
                 if got is None:
                     reads.append(Edge(prefix + edge.producer, name, edge.port))
                 else:
-                    producer = batch_graph.replica_copy(got.op, None if got.is_joint else replica)
+                    producer = replica_copy(got.op, None if got.is_joint else replica)
                     reads.append(Edge(producer, name, got.port))
     names = [*(name for name, _ in traces.outputs), *traces.targets]
-    ends = [batch_graph.replica_copy(name, replica) for replica in wiring.made for name in names]
+    ends = [replica_copy(name, replica) for replica in wiring.made for name in names]
     return batch_graph.SplitGraph(
         graph=batch_graph.needed_graph(ops, reads, ends),
         replica_of=replica_of,
@@ -266,7 +262,7 @@ def mirrored_graph(
 
 
 def _joined(
-    traces: batch_graph.SplitTraces, waves: Sequence[Sequence[Tensor]]
+    traces: SplitTraces, waves: Sequence[Sequence[Tensor]]
 ) -> dict[str, tuple[Tensor, ...]]:
     """Return the ops that add up gradients of several uses and do nothing else, with what they add.
 
@@ -302,7 +298,7 @@ def _joined(
 
 
 def _exchange(
-    traces: batch_graph.SplitTraces, way: AllReduceMode, what: Exchanged
+    traces: SplitTraces, way: AllReduceMode, what: Exchanged
 ) -> tuple[list[RingOp], dict[Tensor, _Received]]:
     """Return the ops that exchange gradients, and what each replica reads in place of its own.
 
@@ -343,7 +339,7 @@ def _exchange(
         for tensor, merge in merge_of.items():
             name = f"all_gather/{tensor[0]}"
             rows = [_part(replica, shares[replica], tensor) for replica in wiring.representatives]
-            if merge is batch_graph.Merge.WEIGHTED_CONCAT:
+            if merge is Merge.WEIGHTED_CONCAT:
                 lengths = [part._replace(size_bytes=_LENGTH_BYTES) for part in rows]
                 if way is AllReduceMode.RING:
                     found += all_gather(f"{name}/lengths", lengths, last)
@@ -370,7 +366,7 @@ def _keeping(
         yield ring_op
 
 
-def exchanged_gradients(traces: batch_graph.SplitTraces) -> list[list[Tensor]]:
+def exchanged_gradients(traces: SplitTraces) -> list[list[Tensor]]:
     """Return the gradients that replicas exchange, by wave: none is computed from its own."""
     whole, wiring = traces.whole, traces.wiring
     exchanged = {
