@@ -40,6 +40,22 @@ def chain(*names):
     return OpGraph([op(name) for name in names], edges)
 
 
+def graph_of(text):
+    """Return a graph of ops that semicolons part: `name kind role layer variable < what it reads`.
+
+    Without a role an op is of the forward pass; - stands for no layer and no variable.
+    """
+    ops, edges = [], []
+    for each in text.split("; "):
+        words, _, read = each.partition(" < ")
+        name, kind, role, layer, variable = (*words.split(), *"---")[:5]
+        role = Role.FORWARD if role == "-" else Role(role)
+        held = (None if word == "-" else word for word in (layer, variable))
+        ops.append(Op(name, kind, role, *held))
+        edges += [Edge(producer, name, 0, 4) for producer in read.split()]
+    return OpGraph(ops, edges)
+
+
 def called(graph, names, layer):
     """Return the ops and edges of a graph under other names; ``layer`` renames a layer."""
     ops = [

@@ -1,6 +1,7 @@
 from drawn_cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
+from op_graphs import graph_of
 from placed_steps import place
 from step_graphs import Call, deepconn, models, training_step
 
@@ -10,22 +11,6 @@ from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 
 DEVICES = ("d0", "d1", "d2")
-
-
-def graph_of(text):
-    """Return a graph of ops that semicolons part: `name kind role layer variable < what it reads`.
-
-    Without a role an op is of the forward pass; - stands for no layer and no variable.
-    """
-    ops, edges = [], []
-    for each in text.split("; "):
-        words, _, read = each.partition(" < ")
-        name, kind, role, layer, variable = (*words.split(), *"---")[:5]
-        role = Role.FORWARD if role == "-" else Role(role)
-        held = (None if word == "-" else word for word in (layer, variable))
-        ops.append(Op(name, kind, role, *held))
-        edges += [Edge(producer, name, 0, 4) for producer in read.split()]
-    return OpGraph(ops, edges)
 
 
 def crossings(graph, device_of):

@@ -4,7 +4,7 @@ import pytest
 from drawn_cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
-from op_graphs import edge, op
+from op_graphs import edge, graph_of, op
 from placed_steps import price
 from step_graphs import Call, cluster_of, deepconn, models, proposed, training_step
 
@@ -30,7 +30,7 @@ from placement_advisor.candidates.references import (
 )
 from placement_advisor.cost.table import CostTable
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph.op import Edge, Op, Role
+from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Device
@@ -124,20 +124,12 @@ def test_every_proposal_for_any_model_fits_the_graph_and_keeps_variables_whole(
 
 
 def test_every_op_takes_the_next_device_but_those_of_one_variable_stay_together():
-    ops = [
-        Op("x", "Placeholder", Role.INPUT),
-        Op("c", "Const", Role.CONSTANT),
-        Op("w", "VarHandleOp", Role.VARIABLE, variable="w"),
-        Op("read", "ReadVariableOp", variable="w"),
-        Op("mul", "MatMul"),
-        Op("relu", "Relu"),
-        Op("assign", "AssignVariableOp", variable="w", role=Role.UPDATE),
-    ]
-    ends = ["w read", "x mul", "read mul", "c mul", "mul relu", "relu assign"]
-    edges = [Edge(e.split()[0], e.split()[1], 0, 4) for e in ends]
-    found = proposed(
-        propose_alternating_ops, OpGraph(ops, edges), CostTable(costs={}), "a", "b", "c"
+    graph = graph_of(
+        "x Placeholder input; c Const constant; w VarHandleOp variable - w; "
+        "read ReadVariableOp - - w < w; mul MatMul < x read c; relu Relu < mul; "
+        "assign AssignVariableOp update - w < relu"
     )
+    found = proposed(propose_alternating_ops, graph, CostTable(costs={}), "a", "b", "c")
     assert found.device_of == {
         "x": "a", "w": "b", "read": "b", "mul": "c", "relu": "a", "assign": "b",
     }  # fmt: skip
@@ -244,26 +236,14 @@ def test_a_device_is_busy_with_ops_and_launches_and_alike_whatever_its_name():
 CLUSTER = cluster_of("a", "b")
 
 
-def variable(name, layer):
-    return op(name, layer)._replace(kind="VarHandleOp", role=Role.VARIABLE, variable=name)
-
-
 def training():
     """Two layers, the second with a weight, which has a slot."""
-    ops = [
-        op("first", "first"),
-        variable("w", "second"),
-        variable("slot", "second"),
-        op("read", "second")._replace(kind="ReadVariableOp", variable="w"),
-        op("second", "second"),
-        op("gradient", "second")._replace(role=Role.BACKWARD),
-        op("update", "second")._replace(
-            kind="ResourceApplyMomentum", role=Role.UPDATE, variable="w"
-        ),
-    ]
-    wires = [("w", "read"), ("read", "second"), ("first", "second"), ("second", "gradient")]
-    wires += [(read, "update") for read in ("w", "slot", "gradient")]
-    return OpGraph(ops, [edge(*wire) for wire in wires])
+    return graph_of(
+        "first MatMul - first; w VarHandleOp variable second w; "
+        "slot VarHandleOp variable second slot; read ReadVariableOp - second w < w; "
+        "second MatMul - second < read first; gradient MatMul backward second < second; "
+        "update ResourceApplyMomentum update second w < w slot gradient"
+    )
 
 
 def test_ops_variables_and_gradients_stand_where_scopes_ask():

@@ -48,19 +48,6 @@ def test_deepconn_is_split_into_its_two_towers_with_all_that_is_shared_in_one_pl
     }  # fmt: skip
 
 
-def test_deepconn_gradients_slots_and_updates_follow_their_tower():
-    graph, costs = training_step(deepconn())
-    device_of = proposed(propose_towers, graph, costs, "d0", "d1").device_of
-    for role in (Role.BACKWARD, Role.UPDATE):
-        for op in graph.ops:
-            if op.role is role and "user_" in op.name and "rate" not in op.name:
-                expected = "d0" if op.name.endswith(("/scale", "/cast")) else "d1"
-                assert device_of[op.name] == expected, op.name
-    shared = [name for name in device_of if name.startswith("words") or name == "vocab"]
-    assert {device_of[name] for name in shared} == {"d0"}
-    assert {device_of[name] for name in ("in:user", "in:item", "in:label", "metric")} == {"d0"}
-
-
 def test_a_layer_moves_to_its_shared_variable_with_ops_that_do_not_read_it():
     graph, costs = training_step(deepconn())
     mask = Op("embedding@2/mask", "NotEqual", layer="embedding@2", output_bytes=(8,))

@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from op_graphs import called
+from op_graphs import called, graph_of
 
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph.identities import identities
@@ -29,20 +29,9 @@ def place(graph, *devices):
     )
 
 
-def variable_graph():
-    return OpGraph(
-        [
-            Op("v", "VarHandleOp", Role.VARIABLE, variable="v"),
-            Op("read", "ReadVariableOp", variable="v"),
-            Op("x", "MatMul"),
-        ],
-        [],
-    )
-
-
 def test_a_placement_that_does_not_fit_is_refused():
-    graph = variable_graph()
-    place(graph, 1, 1, 0).check(graph, DEVICES)
+    bound = graph_of("v VarHandleOp variable - v; read ReadVariableOp - - v; x MatMul")
+    place(bound, 1, 1, 0).check(bound, DEVICES)
     graph = OpGraph([Op("c", "Const", Role.CONSTANT)], [])
     assert graph.placed_ops == ()
     place(graph).check(graph, DEVICES)
@@ -54,9 +43,8 @@ def test_a_placement_that_does_not_fit_is_refused():
     placement = replace(place(graph, 0), device_of={"op0": "GPU:9"})
     with pytest.raises(PlacementError, match="'GPU:9'; there are worker:0, worker:1"):
         placement.check(graph, DEVICES)
-    graph = variable_graph()
     with pytest.raises(PlacementError, match=r"'read' is placed on 'worker:1', its variable 'v'"):
-        place(graph, 0, 1, 0).check(graph, DEVICES)
+        place(bound, 0, 1, 0).check(bound, DEVICES)
 
 
 def test_a_layer_is_where_most_of_its_ops_are_or_on_the_first_device_by_name():
