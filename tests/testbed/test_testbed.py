@@ -161,7 +161,7 @@ def test_a_worker_that_does_not_start_is_named_and_nothing_is_left(
         TestbedError, match=r"worker:\d did not start: worker:\d exited with status 5"
     ):
         testbed.start()
-    assert testbed.process_ids == {}
+    assert testbed._children() == ()
     assert children_left() == []
 
 
@@ -215,7 +215,7 @@ def test_gpus_of_hosts_are_tasks_that_see_one_each(tmp_path, monkeypatch):
         def fork(self, device, name):
             return Asked(name, asked)
 
-        def join(self, workers, client, not_started):
+        def join(self, workers, client):
             return "localhost:20000", "localhost:20001"
 
     monkeypatch.setattr(testbed_module, "Child", lambda name: Asked(name, asked))

@@ -5,6 +5,7 @@ import time
 
 import pytest
 from real_runs import needs_workers
+from watched_testbed import process_ids
 
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.calls import RemoteModule
@@ -74,7 +75,8 @@ def test_workers_are_measured_as_hosts(tmp_path):
         clocks, names = testbed.core_clocks, ("worker:0", "worker:1")
         assert set(clocks) == set(names)
 
-        copying = testbed.call(measured_hosts.copying_by_both_clocks, clocks, testbed.process_ids)
+        running = process_ids(testbed)
+        copying = testbed.call(measured_hosts.copying_by_both_clocks, clocks, running)
         for inner_ns, outer_ns in copying.values():
             assert 0 < inner_ns <= outer_ns
 
