@@ -360,7 +360,7 @@ class RemoteHost:
         return host_files.send(self._questions, next(self._numbers), path)
 
     def get(self, path: str, local: Path) -> None:
-        """Copy a file of the host's scratch folder, or a folder with all files below it, to here.
+        """Copy a file of the host's scratch folder to here.
 
         Raises:
             AdvisorError: it is not there, lies elsewhere, or the host is gone.

@@ -18,14 +18,12 @@ import socket
 import threading
 import time
 import traceback
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import AdvisorError, TestbedError
-from placement_advisor.files.contract import STRICT, Count, Text, json_text, value_of
 from placement_advisor.files.output import cache_folder, scratch_folder
 from placement_advisor.files.untrusted import MisfitError
 from placement_advisor.machine.this_machine import free_ports
@@ -231,7 +229,7 @@ class _Service:
         # Here, since the guard takes the end of the thread that starts it for ours.
         preload()
         threading.Thread(target=self._run_tasks, daemon=True).start()
-        facts = find_host_facts(scratch)
+        facts = find_host_facts()
         self._files = ScratchFiles(scratch)
         self._conversation.send(("opened", facts))
         while self._askers.get() is not None:
@@ -276,10 +274,8 @@ class _Service:
                 self._queue(answer, partial(files.new_folder, name))
             case "put", (int(number), tuple(parts), bytes(piece), bool(more)):
                 self._queue(answer, partial(files.put, number, _texts(parts), piece, more))
-            case "names", (str(path),):
-                self._queue(answer, partial(files.names, path))
-            case "get", (str(path), tuple(parts), int(offset)):
-                self._queue(answer, partial(files.get, path, _texts(parts), offset))
+            case "get", (str(path), int(offset)):
+                self._queue(answer, partial(files.get, path, offset))
             case _:
                 raise MisfitError("a question that no command asks")
 
@@ -332,18 +328,6 @@ def _nobody(outcome: str, value: object) -> None:
 _MOST_BYTES = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Use:
-    """Who has a host; the file of the lock says it."""
-
-    __pydantic_config__: ClassVar = STRICT
-
-    user: Text
-    pid: Count
-    since: Text
-    from_: Text
-
-
 @contextlib.contextmanager
 def sole_use(asked_by: str) -> Iterator[None]:
     """Keep other analyses off this host while the block runs; ``asked_by`` is who has it.
@@ -387,23 +371,15 @@ def _is_taken(lock: int) -> bool:
 
 
 def _write(lock: int, asked_by: str) -> None:
-    use = _Use(
-        user=user_name(),
-        pid=os.getpid(),
-        since=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        from_=asked_by,
-    )
+    since = f"since {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    says = f"{user_name()} (process {os.getpid()}) {since}, from {asked_by}"
     with contextlib.suppress(OSError):  # The lock is what counts.
         os.ftruncate(lock, 0)
-        os.pwrite(lock, json_text(use).encode(errors="replace"), 0)
+        os.pwrite(lock, says.encode(errors="replace"), 0)
 
 
 def _in_use(says: bytes) -> TestbedError:
     hint = "wait until it has ended: a host serves one analysis at a time"
-    try:
-        use = value_of(_Use, says)
-    except MisfitError:  # It has just begun, or just ended.
-        return TestbedError("in use by another analysis", hint=hint)
-    return TestbedError(
-        f"in use by {use.user} (process {use.pid}) since {use.since}, from {use.from_}", hint=hint
-    )
+    # It says nothing if it has just begun, or just ended.
+    whose = says.decode(errors="replace") or "another analysis"
+    return TestbedError(f"in use by {whose}", hint=hint)
