@@ -78,14 +78,6 @@ class HostWires:
         """Return the number of the socket that a device hangs on."""
         return slot // _PER_SOCKET if self._is_tree else 0
 
-    def share_switch(self, one: int, other: int) -> bool:
-        """Return whether two devices hang on one switch."""
-        return not self._is_tree or one // self.per_switch == other // self.per_switch
-
-    def share_socket(self, one: int, other: int) -> bool:
-        """Return whether two devices hang on one socket."""
-        return self.socket(one) == self.socket(other)
-
     def nvlink_width(self, one: int, other: int) -> float:
         """Return how much of what their link gives two devices have; 0 if NVLink joins them not."""
         low, high = sorted((one, other))
@@ -191,9 +183,9 @@ class _Wiring:
                     channel=own if self.wires.nvlink_is_shared else None,
                 )
         link = link_preset(self.lanes, **ends, channel=lanes)
-        if self.wires.share_socket(source.slot, target.slot):
-            if self.wires.share_switch(source.slot, target.slot):
-                return replace(link, channel=f"{_family(self.lanes)} out of {source.name}")
+        if self.wires.into_switch(source.slot) == self.wires.into_switch(target.slot):
+            return replace(link, channel=f"{_family(self.lanes)} out of {source.name}")
+        if self.wires.socket(source.slot) == self.wires.socket(target.slot):
             return link
         between = hardware_figures()["sockets"]
         return replace(

@@ -29,7 +29,6 @@ from placement_advisor.units import NS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
 
@@ -397,12 +396,7 @@ class RemoteHost:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _soon(self, awaited: Future[_Got]) -> _Got:

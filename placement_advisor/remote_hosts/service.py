@@ -81,10 +81,7 @@ class HostedChild:
     """What is asked of it is done in order; it is stopped or closed while a call goes on, too."""
 
     def __init__(
-        self,
-        name: str,
-        answer: Answering,
-        told: Callable[[calls.CallFailure], None],
+        self, name: str, answer: Answering, told: Callable[[calls.CallFailure], None]
     ) -> None:
         """Fork a child in the background, and answer with its process id.
 
@@ -97,15 +94,13 @@ class HostedChild:
         self._thread = threading.Thread(target=self._live, args=(answer,), daemon=True)
         self._thread.start()
 
-    def call(
-        self,
-        answer: Answering,
-        module: str,
-        name: str,
-        args: tuple[object, ...],
-    ) -> None:
+    def call(self, answer: Answering, module: str, name: str, args: tuple[object, ...]) -> None:
         """Call a function of those that may be called."""
-        self._requests.put(partial(self._call, answer, module, name, args))
+        if (module, name) not in CALLABLE:
+            answer("raised", f"{module}.{name} may not be called from another host")
+            return
+        function: Any = calls.RemoteFunction(module, name)
+        self._requests.put(lambda child: _answer_with(answer, partial(child.call, function, *args)))
 
     def stop(self, answer: Answering, cause: calls.FailureCause, message: str) -> None:
         """End the child as a failure for this cause, and answer with that."""
@@ -135,17 +130,15 @@ class HostedChild:
         if self._child is not None:
             self._child.interrupt(cause, message)
 
+    def _fork(self) -> int:
+        self._child = Child(self._name)
+        return self._child.pid
+
     def _live(self, answer: Answering) -> None:
-        try:
-            child = Child(self._name)
-        except AdvisorError as error:
-            answer("raised", error)
+        _answer_with(answer, self._fork)
+        child = self._child
+        if child is None:
             return
-        except Exception:  # The fork server is gone.
-            answer("raised", traceback.format_exc())
-            return
-        self._child = child
-        answer("returned", child.pid)
         has_told = False
         while not self._is_over:
             try:
@@ -158,24 +151,17 @@ class HostedChild:
             else:
                 request(child)
 
-    @staticmethod
-    def _call(
-        answer: Answering,
-        module: str,
-        name: str,
-        args: tuple[object, ...],
-        child: Child,
-    ) -> None:
-        if (module, name) not in CALLABLE:
-            answer("raised", f"{module}.{name} may not be called from another host")
-            return
-        function: Any = calls.RemoteFunction(module, name)
-        try:
-            answer("returned", child.call(function, *args))
-        except AdvisorError as error:
-            answer("raised", error)
-        except ChildError as error:
-            answer("raised", str(error))
+
+def _answer_with(answer: Answering, do: Callable[[], object]) -> None:
+    """Answer with what a function returns, or raises."""
+    try:
+        answer("returned", do())
+    except AdvisorError as error:
+        answer("raised", error)
+    except ChildError as error:
+        answer("raised", str(error))
+    except Exception:
+        answer("raised", traceback.format_exc())
 
 
 # A child that is just being forked is not waited for: it ends with the fork server.
@@ -254,11 +240,7 @@ class _Service:
                 raise MisfitError("a message that no command sends")
 
     def _asked(
-        self,
-        answer: Answering,
-        kind: str,
-        args: tuple[object, ...],
-        files: ScratchFiles,
+        self, answer: Answering, kind: str, args: tuple[object, ...], files: ScratchFiles
     ) -> None:
         """Do what was asked, in a thread where it could take time: others are asked meanwhile."""
         match kind, args:
@@ -273,7 +255,7 @@ class _Service:
             case "folder", (str(name),):
                 self._queue(answer, partial(files.new_folder, name))
             case "put", (int(number), tuple(parts), bytes(piece), bool(more)):
-                self._queue(answer, partial(files.put, number, _texts(parts), piece, more))
+                self._queue(answer, partial(files.put, number, parts, piece, more))
             case "get", (str(path), int(offset)):
                 self._queue(answer, partial(files.get, path, offset))
             case _:
@@ -286,16 +268,7 @@ class _Service:
 
     def _queue(self, answer: Answering, do: Callable[[], object]) -> None:
         """Have one of the questions of files answered, one after the other."""
-
-        def run() -> None:
-            try:
-                answer("returned", do())
-            except AdvisorError as error:
-                answer("raised", error)
-            except Exception:
-                answer("raised", traceback.format_exc())
-
-        self._tasks.put(run)
+        self._tasks.put(partial(_answer_with, answer, do))
 
     def _run_tasks(self) -> None:
         while (task := self._tasks.get()) is not None:
@@ -313,12 +286,6 @@ class _Service:
     def _ended(self, why: str) -> None:
         self._why = why
         self._askers.put(None)
-
-
-def _texts(parts: tuple[object, ...]) -> tuple[str, ...]:
-    if not all(isinstance(part, str) for part in parts):
-        raise MisfitError("a name that is no string")
-    return tuple(map(str, parts))
 
 
 def _nobody(outcome: str, value: object) -> None:
