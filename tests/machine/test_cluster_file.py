@@ -239,9 +239,8 @@ def test_a_file_is_loaded_and_named_in_errors(tmp_path):
             load_cluster(absent)
 
 
-@pytest.mark.parametrize("text", ["2xK80", "GTX1080Ti+GTX1080-PCIe3", "2x(2xV100)-Ethernet10"])
-def test_described_machines_can_be_stored(text):
-    cluster = read_hardware(text)
+def test_a_described_machine_can_be_stored():
+    cluster = read_hardware("2x(2xV100)-Ethernet10")
     assert read(cluster_as_toml(cluster)) == cluster
 
 

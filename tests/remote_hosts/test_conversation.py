@@ -93,14 +93,7 @@ def test_messages_come_out_however_the_bytes_arrive(messages, cuts, banner):
     assert reader.skipped == banner
 
 
-def test_what_stands_before_the_mark_is_skipped_and_an_echo_is_no_worker():
-    reader = FrameReader(WORKER_MARK)
-    assert list(reader.feed(b"Welcome to b!\n")) == []
-    assert not reader.is_open
-    assert reader.skipped == "Welcome to b!\n"
-    assert list(reader.feed(WORKER_MARK + framed(b"hello"))) == [b"hello"]
-    assert reader.is_open
-    assert reader.skipped == "Welcome to b!\n"
+def test_an_echo_is_no_worker():
     reader = FrameReader(WORKER_MARK)
     assert list(reader.feed(COMMAND_MARK + framed(b"open"))) == []
     assert not reader.is_open

@@ -219,15 +219,6 @@ def test_a_host_of_another_version_is_one_clear_error(tmp_path, package, there, 
     assert error.value.message == f"host b has {problem}"
 
 
-def opened(launch, tmp_path):
-    """Return the error of a host that cannot be opened; nothing of it is left."""
-    with environment(tmp_path) as mark:
-        with pytest.raises(TestbedError) as error, open_hosts(["b"], launch=launch):
-            pass
-        assert wait_until(lambda: not processes_marked(mark), 10.0)
-    return error.value
-
-
 FAILS = "bash -c 'echo Hello; echo No route to {host}. >&2; exit 255'"
 WAITS = "bash -c 'printf Password: >&2; sleep 600'"
 
@@ -260,7 +251,11 @@ def test_a_launcher_that_starts_no_worker_is_given_up_and_shown(
     tmp_path, monkeypatch, launch, start, end, hint
 ):
     monkeypatch.setattr(remote_host, "START_LIMIT_S", 2.0)
-    error = opened(launch, tmp_path)
+    with environment(tmp_path) as mark:
+        with pytest.raises(TestbedError) as raised, open_hosts(["b"], launch=launch):
+            pass
+        assert wait_until(lambda: not processes_marked(mark), 10.0)
+    error = raised.value
     assert error.message.startswith(start)
     assert end in error.message
     assert hint in (error.hint or "")
@@ -299,11 +294,3 @@ def test_this_machine_needs_no_launcher(tmp_path, monkeypatch):
     with open_hosts(["localhost"], launch="nossh {host}") as (host,):
         assert host.facts.host_name == socket.gethostname()
     assert wait_until(lambda: not processes_marked("localhost"), 10.0)
-
-
-@pytest.mark.slow
-def test_children_of_this_machine_are_there_once_tensorflow_is(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with open_hosts(["localhost"]) as (host,):
-        child = host.child("localhost:0")
-        assert child.call(os.getpid) == child.pid
