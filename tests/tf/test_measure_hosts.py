@@ -5,7 +5,6 @@ import time
 
 import pytest
 from real_runs import needs_workers
-from watched_testbed import process_ids
 
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.calls import RemoteModule
@@ -74,11 +73,6 @@ def test_workers_are_measured_as_hosts(tmp_path):
     try:
         clocks, names = testbed.core_clocks, ("worker:0", "worker:1")
         assert set(clocks) == set(names)
-
-        running = process_ids(testbed)
-        copying = testbed.call(measured_hosts.copying_by_both_clocks, clocks, running)
-        for inner_ns, outer_ns in copying.values():
-            assert 0 < inner_ns <= outer_ns
 
         host = testbed.call(runner.calibrate_host, names, clocks, True)
         assert len(host.reference_ns) == len(host.reference_p90) == 2
