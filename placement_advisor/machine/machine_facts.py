@@ -178,7 +178,8 @@ def _holds(testbed: str, calibration: Calibration, fingerprint: str) -> bool:
 def installed_packages() -> tuple[Package, ...]:
     """Return the packages that matter, installed or not."""
     found = {name: _distribution(name) for name in (ADVISOR, *NEEDED, *VIEWERS)}
-    versions = {name: each and each.version for name, each in found.items() if name != ADVISOR}
+    versions = {name: each.version if each else None for name, each in found.items()}
+    del versions[ADVISOR]
     requirements = {name: each.requires or () for name, each in found.items() if each}
     return packages(versions, requirements)
 
