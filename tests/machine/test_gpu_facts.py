@@ -4,7 +4,7 @@ import pytest
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.gpu_facts import facts_of_card, gpu_facts, gpus_with_facts
-from placement_advisor.machine.presets import device_preset, hardware_figures
+from placement_advisor.machine.presets import hardware_figures
 
 
 def test_datasheets_are_those_of_presets_by_name_and_chip():
@@ -19,14 +19,6 @@ def test_datasheets_are_those_of_presets_by_name_and_chip():
 
     with pytest.raises(AdvisorError, match="no datasheet of GPU 'V100'; there are V100-"):
         gpu_facts("V100")
-
-
-@pytest.mark.parametrize("preset", hardware_figures()["devices"])
-def test_a_preset_names_the_datasheet_of_its_card(preset):
-    device = device_preset(preset, name="GPU:0")
-    facts = gpu_facts(device.gpu)
-    assert facts.peak_flops_per_s == device.peak_flops_per_s
-    assert facts.memory_bandwidth_bytes_per_s == device.memory_bandwidth_bytes_per_s
 
 
 @pytest.mark.parametrize("name", gpus_with_facts())
