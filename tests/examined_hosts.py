@@ -29,7 +29,6 @@ def host(name, number):
             gpus=Gpus(),
             available_memory_bytes=8_000_000_000,
             fingerprint="0" * 16,
-            scratch="/tmp/scratch",
         ),
         clock=ClockRange(low_ns=150_000, high_ns=250_000),
         place=NetworkPlace(

@@ -58,7 +58,7 @@ class WatchedTestbed(Testbed):
         name = function.__name__
         label = args[0] if args and isinstance(args[0], str) else ""
         written = self.watch.output.glob(".advisor-*/predictions/*.json")
-        here, there = listening(self.process_ids.values())
+        here, there = listening(process_ids(self).values())
         call = Call(
             function=name,
             label=label,
@@ -74,9 +74,14 @@ class WatchedTestbed(Testbed):
         return super().call(function, *args, **limits)
 
 
+def process_ids(testbed: Testbed) -> dict[str, int]:
+    """Return process ids by name, of what runs now."""
+    return {child.name: child.pid for child in testbed._children()}
+
+
 def kill(testbed: Testbed, name: str) -> None:
     """Kill one process of a testbed."""
-    os.kill(testbed.process_ids[name], signal.SIGKILL)
+    os.kill(process_ids(testbed)[name], signal.SIGKILL)
 
 
 def listening(pids: Iterable[int]) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from placement_advisor.analysis.hosts import addresses_of, host_share, uses_gpus
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.output import scratch_folder
 from placement_advisor.machine import clock_range, doctor_checks
+from placement_advisor.machine.doctor_checks import note, ok
 from placement_advisor.machine.nvidia import common_name
 from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
 from placement_advisor.machine.this_machine import core_slots
@@ -25,6 +26,7 @@ from placement_advisor.remote_hosts import host_facts
 from placement_advisor.remote_hosts.host_facts import check_versions
 from placement_advisor.remote_hosts.remote_host import LOCALHOST, RemoteHost
 from placement_advisor.testbed.remote_launcher import RemoteLauncher
+from placement_advisor.testbed.testbed import NotStartedError
 from placement_advisor.units import NS_PER_S, counted, format_ns
 
 if TYPE_CHECKING:
@@ -118,6 +120,8 @@ def examine_hosts(asked: HostOptions, watcher: ProgressReporter) -> HostsExamine
         watcher.working("testing the connections between them", 0, 1)
         try:
             found.ways = _try_routes(found.link, usable, scratch, stack)
+        except NotStartedError as error:
+            found.problem = _no_worker(error.failure)
         except AdvisorError as error:
             found.problem = error
     return found
@@ -205,7 +209,7 @@ def _try_routes(
     stack.callback(site.close)
     workers = [each.worker for each in reached]
     client = None if shares[0].is_here else stack.enter_context(Child("client"))
-    joined = site.join(workers, client, _not_started)
+    joined = site.join(workers, client)
     places = [_host_and_port(address) for address in joined]
     for worker, place in zip(workers, places, strict=True):
         answering = worker.call(host_facts.answer_at, *place, time_limit_s=_TRY_LIMIT_S)
@@ -240,10 +244,6 @@ def _has_network(link: HostLink, each: _Reached) -> bool:
     return link is HostLink.DIRECT or (place is not None and place.has_private_network)
 
 
-def _not_started(callee: calls.Callee, failure: calls.CallFailure) -> TestbedError:
-    return _no_worker(failure)
-
-
 def _no_worker(failure: calls.CallFailure) -> TestbedError:
     tail = f"\n{failure.output_tail}" if failure.output_tail else ""
     return TestbedError(f"{failure.message}{tail}")
@@ -274,7 +274,7 @@ def host_checks(host: HostExamined, link: HostLink) -> Iterator[doctor_checks.Ch
         yield _failed_check("reached", host.problem)
         return
     finding = f"in {format_ns(host.answered_ns)}, by `{host.way}`"
-    yield _ok("reached", finding)
+    yield ok("reached", finding)
     try:
         versions = check_versions(host.request.name, host.versions)
     except AdvisorError as error:
@@ -297,24 +297,12 @@ def host_checks(host: HostExamined, link: HostLink) -> Iterator[doctor_checks.Ch
 
 def _failed_check(name: str, problem: AdvisorError | None) -> doctor_checks.Check:
     if problem is None:
-        return _problem(name, "it did not answer", None)
-    return _problem(name, problem.message, problem.hint)
+        return _blocking(name, "it did not answer", None)
+    return _blocking(name, problem.message, problem.hint)
 
 
-def _ok(name: str, finding: str) -> doctor_checks.Check:
-    return doctor_checks.Check(name=name, state=doctor_checks.State.OK, finding=finding)
-
-
-def _note(name: str, finding: str, action: str | None = None) -> doctor_checks.Check:
-    return doctor_checks.Check(
-        name=name, state=doctor_checks.State.NOTE, finding=finding, action=action
-    )
-
-
-def _problem(name: str, finding: str, action: str | None) -> doctor_checks.Check:
-    return doctor_checks.Check(
-        name=name, state=doctor_checks.State.PROBLEM, finding=finding, action=action, blocks=True
-    )
+def _blocking(name: str, finding: str, action: str | None) -> doctor_checks.Check:
+    return doctor_checks.problem(name, finding, action, blocks=True)
 
 
 def _version_check(versions: dict[str, object]) -> doctor_checks.Check:
@@ -322,8 +310,8 @@ def _version_check(versions: dict[str, object]) -> doctor_checks.Check:
     python, own = versions.get("python"), platform.python_version()
     finding += f"; Python {python}"
     if python == own:
-        return _ok("versions", finding)
-    return _note("versions", f"{finding}, here {own}")
+        return ok("versions", finding)
+    return note("versions", f"{finding}, here {own}")
 
 
 def _device_check(facts: HostFacts, devices: int) -> doctor_checks.Check:
@@ -333,45 +321,47 @@ def _device_check(facts: HostFacts, devices: int) -> doctor_checks.Check:
         called = "" if name is None else f" ({name})"
         gpus = counted(facts.visible_gpus, "GPU")
         untried = "untried, no analysis over hosts has run on GPUs so far"
-        return _note("devices", f"{gpus}{called} for {asked}: {untried}")
+        return note("devices", f"{gpus}{called} for {asked}: {untried}")
     usable = len(facts.cores)
     finding = f"{counted(usable, 'core')} for {asked}"
     if devices <= usable:
-        return _ok("devices", finding)
+        return ok("devices", finding)
     action = f"ask for {usable} of that host, or give its service more cores"
-    return _problem("devices", finding, action)
+    return _blocking("devices", finding, action)
 
 
 def _clock_check(host: HostExamined, link: HostLink) -> doctor_checks.Check:
     clock = host.clock
     if clock is None:
         action = "profiles over hosts need a clock that never jumps: find what sets it"
-        return _note("clock", "was set while it was read", action)
+        return note("clock", "was set while it was read", action)
     offset_ns = clock.offset_ns
     side = "ahead of" if offset_ns >= 0 else "behind"
     within = format_ns(clock.uncertainty_ns)
     finding = f"{format_ns(abs(offset_ns))} {side} this machine's clock, ± {within}"
     if abs(offset_ns) < _MOST_APART_NS or link is HostLink.DIRECT:
-        return _ok("clock", finding)
+        return ok("clock", finding)
     finding += ": one host rejects the certificates of the other"
-    return _problem("clock", finding, "set the time of day, as by NTP")
+    return _blocking("clock", finding, "set the time of day, as by NTP")
 
 
 def _address_check(host: HostExamined, place: NetworkPlace) -> doctor_checks.Check:
     if place.interface is not None:
         mtu = "" if place.mtu_bytes is None else f", MTU {place.mtu_bytes:,} bytes"
-        return _ok("address", f"{host.address} on {place.interface}{mtu}")
+        return ok("address", f"{host.address} on {place.interface}{mtu}")
     finding = f"{host.address} is on no interface of that host"
     action = f"name one that it has: {host.request.name}:{host.request.devices}@ADDRESS"
-    return _problem("address", f"{finding}, so that nothing can listen there", action)
+    return _blocking("address", f"{finding}, so that nothing can listen there", action)
 
 
 def _network_check(place: NetworkPlace, link: HostLink) -> doctor_checks.Check:
     if place.has_private_network:
-        return _ok("network", "workers can run in a private network that nothing else reaches")
+        return ok("network", "workers can run in a private network that nothing else reaches")
     finding = "no private network can be made for workers"
     action = f"{doctor_checks.ALLOW_NETWORKS}, or, where you trust the network, --link direct"
-    return (_problem if link is HostLink.TLS else _note)("network", finding, action)
+    if link is HostLink.TLS:
+        return _blocking("network", finding, action)
+    return note("network", finding, action)
 
 
 def between_checks(found: HostsExamined) -> Iterator[doctor_checks.Check]:
@@ -395,11 +385,11 @@ def between_checks(found: HostsExamined) -> Iterator[doctor_checks.Check]:
         return
     if len(set(mtu_of.values())) == 1:
         (mtu_bytes,) = set(mtu_of.values())
-        yield _ok("MTU", f"{mtu_bytes:,} bytes on all of them")
+        yield ok("MTU", f"{mtu_bytes:,} bytes on all of them")
         return
     finding = ", ".join(f"{mtu_bytes:,} bytes on {name}" for name, mtu_bytes in mtu_of.items())
     action = "give both interfaces the same one (`ip link set dev NAME mtu BYTES`)"
-    yield _note("MTU", f"{finding}: frames of one may not pass to the other", action)
+    yield note("MTU", f"{finding}: frames of one may not pass to the other", action)
 
 
 def _route_check(way: RouteResult, address: str) -> doctor_checks.Check:
@@ -407,12 +397,12 @@ def _route_check(way: RouteResult, address: str) -> doctor_checks.Check:
     small_ns = way.tried.small_ns
     if small_ns is None:
         action = f"see that no firewall is between, or name another address: {way.target}:1@ADDRESS"
-        return _problem(name, f"{way.target} is not reached at {address}", action)
+        return _blocking(name, f"{way.target} is not reached at {address}", action)
     finding = f"a small message and its answer take {format_ns(small_ns)}"
     if way.tried.large_passes:
-        return _ok(name, finding)
+        return ok(name, finding)
     action = (
         "a smaller MTU than the interfaces have is on the way: lower theirs "
         "(`ip link set dev NAME mtu 1400`)"
     )
-    return _problem(name, f"{finding}, but large messages do not arrive", action)
+    return _blocking(name, f"{finding}, but large messages do not arrive", action)

@@ -112,7 +112,6 @@ class TargetHardware:
         return TestbedPlan(
             kind=TestbedKind.NONE,
             devices=self.cluster.devices,
-            slots=(),
             stand_in=False,
             description=f"{self.label} ({basis})",
             not_run=f"--hardware {self.label}: predicted for devices that are not here, not run",

@@ -142,7 +142,6 @@ CONTENT = (
     "report.md",
     "report.txt",
     "how_to_split.py",
-    "bound.json",  # of versions before 0.2
     "script-output.txt",
     "failures",
     "graph.json.gz",

@@ -96,7 +96,7 @@ class CopyWork:
         """Return the work for one tensor."""
         return self.per_copy_ns + round(self.ns_per_byte * size_bytes)
 
-    def scaled(self, *, fixed: float = 1.0, by_byte: float = 1.0) -> CopyWork:
+    def scaled(self, *, fixed: float, by_byte: float) -> CopyWork:
         """Return the work with its two parts multiplied."""
         return CopyWork(
             per_copy_ns=round(self.per_copy_ns * fixed), ns_per_byte=self.ns_per_byte * by_byte
@@ -150,50 +150,38 @@ class Link:
 
     def scaled(self, factor: float) -> Link:
         """Return the link with every time multiplied."""
-        return replace(
-            self,
-            latency_ns=round(self.latency_ns * factor),
-            bandwidth_bytes_per_s=self.bandwidth_bytes_per_s / factor,
-            curve=tuple((size, round(time_ns * factor)) for size, time_ns in self.curve),
-            sender=self.sender.scaled(fixed=factor, by_byte=factor),
-            receiver=self.receiver.scaled(fixed=factor, by_byte=factor),
-            request_ns=round(self.request_ns * factor),
-            wake_ns=round(self.wake_ns * factor),
-            stream_bytes_per_s=_divided(self.stream_bytes_per_s, factor),
-        )
+        return self._scaled(factor, factor, factor, factor)
 
     def with_bytes_scaled(self, factor: float) -> Link:
         """Return the link with what a copy takes for its bytes multiplied; the latency stays.
 
         Where that is less, so is the work of its ends; a slower wire makes them no more of it.
         """
-        return replace(
-            self,
-            bandwidth_bytes_per_s=self.bandwidth_bytes_per_s / factor,
-            curve=tuple(
-                (size, self.latency_ns + round((time_ns - self.latency_ns) * factor))
-                for size, time_ns in self.curve
-            ),
-            sender=self.sender.scaled(by_byte=min(factor, 1.0)),
-            receiver=self.receiver.scaled(by_byte=min(factor, 1.0)),
-            stream_bytes_per_s=_divided(self.stream_bytes_per_s, factor),
-        )
+        return self._scaled(1.0, factor, 1.0, min(factor, 1.0))
 
     def with_latency_scaled(self, factor: float) -> Link:
         """Return the link with what a copy takes whatever its size multiplied, not the rest.
 
         Where that is less, so is the work of its ends; a longer way makes them no more of it.
         """
-        latency_ns = round(self.latency_ns * factor)
-        later_ns = latency_ns - self.latency_ns
+        return self._scaled(factor, 1.0, min(factor, 1.0), 1.0)
+
+    def _scaled(self, fixed: float, by_byte: float, work: float, work_by_byte: float) -> Link:
+        """Return the link with its latency, what bytes take, and both parts of work multiplied."""
+        latency_ns = round(self.latency_ns * fixed)
         return replace(
             self,
             latency_ns=latency_ns,
-            curve=tuple((size, time_ns + later_ns) for size, time_ns in self.curve),
-            sender=self.sender.scaled(fixed=min(factor, 1.0)),
-            receiver=self.receiver.scaled(fixed=min(factor, 1.0)),
-            request_ns=round(self.request_ns * factor),
-            wake_ns=round(self.wake_ns * min(factor, 1.0)),
+            bandwidth_bytes_per_s=self.bandwidth_bytes_per_s / by_byte,
+            curve=tuple(
+                (size, latency_ns + round((time_ns - self.latency_ns) * by_byte))
+                for size, time_ns in self.curve
+            ),
+            sender=self.sender.scaled(fixed=work, by_byte=work_by_byte),
+            receiver=self.receiver.scaled(fixed=work, by_byte=work_by_byte),
+            request_ns=round(self.request_ns * fixed),
+            wake_ns=round(self.wake_ns * work),
+            stream_bytes_per_s=_divided(self.stream_bytes_per_s, by_byte),
         )
 
     def bytes_ns(self, size_bytes: int) -> int:

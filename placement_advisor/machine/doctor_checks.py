@@ -48,6 +48,21 @@ class Check:
     blocks: bool = False
 
 
+def ok(name: str, finding: str) -> Check:
+    """Return a finding of what is well."""
+    return Check(name=name, state=State.OK, finding=finding)
+
+
+def note(name: str, finding: str, action: str | None = None) -> Check:
+    """Return a finding that a user should know."""
+    return Check(name=name, state=State.NOTE, finding=finding, action=action)
+
+
+def problem(name: str, finding: str, action: str | None, *, blocks: bool = False) -> Check:
+    """Return a finding of what is wrong."""
+    return Check(name=name, state=State.PROBLEM, finding=finding, action=action, blocks=blocks)
+
+
 def check_all(facts: machine_facts.Facts) -> tuple[Check, ...]:
     """Return all findings, in a fixed order."""
     return tuple(check for rule in _RULES for check in rule(facts))
@@ -74,50 +89,40 @@ def _has_workers_alone(facts: machine_facts.Facts) -> bool:
 
 def _python(facts: machine_facts.Facts) -> Iterator[Check]:
     wanted = facts.wanted_python
-    fit = wanted is None or machine_facts.fits(facts.python_version, wanted)
-    yield Check(
-        name="python",
-        state=State.OK if fit else State.PROBLEM,
-        finding=facts.python_version if fit else f"{facts.python_version}; {wanted} is wanted",
-        action=None if fit else f"install placement-advisor with a Python {wanted}",
-    )
+    if wanted is None or machine_facts.fits(facts.python_version, wanted):
+        yield ok("python", facts.python_version)
+    else:
+        finding = f"{facts.python_version}; {wanted} is wanted"
+        yield problem("python", finding, f"install placement-advisor with a Python {wanted}")
 
 
 def _packages(facts: machine_facts.Facts) -> Iterator[Check]:
     well = [package for package in facts.packages if package.version and not package.unmet]
     if well:
         finding = ", ".join(f"{package.name} {package.version}" for package in well)
-        yield Check(name="packages", state=State.OK, finding=finding)
+        yield ok("packages", finding)
     for package in facts.packages:
         if package.version is None:
-            yield Check(
-                name=package.name,
-                state=State.PROBLEM,
-                finding="is not installed",
-                action=f"pip install '{package.name}{package.wanted or ''}'",
-                blocks=package.name in machine_facts.NEEDED,
-            )
+            action = f"pip install '{package.name}{package.wanted or ''}'"
+            is_needed = package.name in machine_facts.NEEDED
+            yield problem(package.name, "is not installed", action, blocks=is_needed)
         elif package.unmet:
             wanted = [package.wanted, *(unmet.wanted for unmet in package.unmet)]
             all_wanted = ",".join(dict.fromkeys(filter(None, wanted)))
             askers = [f"{unmet.by} wants {unmet.wanted}" for unmet in package.unmet]
-            yield Check(
-                name=package.name,
-                state=State.PROBLEM,
-                finding=f"{package.version}; {'; '.join(askers)}",
-                action=f"pip install '{package.name}{all_wanted}', then pip check",
-            )
+            finding = f"{package.version}; {'; '.join(askers)}"
+            action = f"pip install '{package.name}{all_wanted}', then pip check"
+            yield problem(package.name, finding, action)
 
 
 def _profile_plugin(facts: machine_facts.Facts) -> Iterator[Check]:
     if facts.has_profile_plugin:
-        yield Check(name="profile tab", state=State.OK, finding="TensorBoard has its plugin")
+        yield ok("profile tab", "TensorBoard has its plugin")
         return
-    yield Check(
-        name="profile tab",
-        state=State.PROBLEM,
-        finding="TensorBoard has no plugin for profiles, so the Profile tab stays away",
-        action="pip install --force-reinstall --no-deps tensorboard-plugin-profile xprof",
+    yield problem(
+        "profile tab",
+        "TensorBoard has no plugin for profiles, so the Profile tab stays away",
+        "pip install --force-reinstall --no-deps tensorboard-plugin-profile xprof",
     )
 
 
@@ -125,20 +130,15 @@ def _gpus(facts: machine_facts.Facts) -> Iterator[Check]:
     """Say which there are, and whether TensorFlow sees them."""
     found = facts.gpus
     if found.problem is not None:
-        yield Check(
-            name="gpus",
-            state=State.PROBLEM,
-            finding=f"nvidia-smi cannot ask the driver: {found.problem}",
-            action="repair the driver; in a container, start it with --gpus all",
+        yield problem(
+            "gpus",
+            f"nvidia-smi cannot ask the driver: {found.problem}",
+            "repair the driver; in a container, start it with --gpus all",
         )
         return
     if not found.devices and not facts.visible_gpus:
-        yield Check(
-            name="gpus",
-            state=State.NOTE,
-            finding="none here: CPU cores stand in for them",
-            action="predict for others with --hardware, such as 2xV100-NVLink",
-        )
+        action = "predict for others with --hardware, such as 2xV100-NVLink"
+        yield note("gpus", "none here: CPU cores stand in for them", action)
         return
     counts = [f"{counted(facts.visible_gpus, 'GPU')} for TensorFlow to see"]
     for name in dict.fromkeys(gpu.name for gpu in found.devices):
@@ -146,21 +146,18 @@ def _gpus(facts: machine_facts.Facts) -> Iterator[Check]:
         counts.append(f"{len(alike)} × {name}, {format_bytes(alike[0].memory_bytes)} each")
     if found.driver is not None:
         counts.append(f"driver {found.driver}")
-    few = facts.visible_gpus < DEVICES
-    is_hidden = facts.visible_gpus < len(found.devices)
-    too_few = "a split needs two: without them, CPU cores stand in"
-    yield Check(
-        name="gpus",
-        state=State.NOTE if few or is_hidden or not found.devices else State.OK,
-        finding="; ".join(counts),
-        action="CUDA_VISIBLE_DEVICES hides the rest" if is_hidden else too_few if few else None,
-    )
+    finding = "; ".join(counts)
+    if facts.visible_gpus < len(found.devices):
+        yield note("gpus", finding, "CUDA_VISIBLE_DEVICES hides the rest")
+    elif facts.visible_gpus < DEVICES:
+        yield note("gpus", finding, "a split needs two: without them, CPU cores stand in")
+    else:
+        yield ok("gpus", finding) if found.devices else note("gpus", finding)
     if not facts.has_cuda_libraries:
-        yield Check(
-            name="cuda",
-            state=State.NOTE,
-            finding="cuDNN is not installed as a package; TensorFlow needs it on the system",
-            action="if TensorFlow finds no GPU: pip install 'tensorflow[and-cuda]'",
+        yield note(
+            "cuda",
+            "cuDNN is not installed as a package; TensorFlow needs it on the system",
+            "if TensorFlow finds no GPU: pip install 'tensorflow[and-cuda]'",
         )
 
 
@@ -169,11 +166,7 @@ def _gpu_links(facts: machine_facts.Facts) -> Iterator[Check]:
     if len(facts.gpus.devices) < DEVICES:
         return
     if facts.gpus.pairs is None:
-        yield Check(
-            name="gpu links",
-            state=State.NOTE,
-            finding="nvidia-smi topo -m does not say what lies between the GPUs",
-        )
+        yield note("gpu links", "nvidia-smi topo -m does not say what lies between the GPUs")
         return
     by_way: dict[str, list[nvidia.GpuPair]] = defaultdict(list)
     for pair in facts.gpus.pairs:
@@ -182,14 +175,12 @@ def _gpu_links(facts: machine_facts.Facts) -> Iterator[Check]:
         f"{way}: {', '.join(f'{pair.first}–{pair.second} {pair.code}' for pair in pairs)}"
         for way, pairs in by_way.items()
     )
-    far = any(pair.connection is nvidia.Connection.SOCKETS for pair in facts.gpus.pairs)
-    near = any(pair.connection is not nvidia.Connection.SOCKETS for pair in facts.gpus.pairs)
-    yield Check(
-        name="gpu links",
-        state=State.NOTE if far else State.OK,
-        finding=finding,
-        action="pick GPUs of one socket with CUDA_VISIBLE_DEVICES" if far and near else None,
-    )
+    if _WAYS[nvidia.Connection.SOCKETS] not in by_way:
+        yield ok("gpu links", finding)
+        return
+    some_are_near = len(by_way) > 1
+    action = "pick GPUs of one socket with CUDA_VISIBLE_DEVICES" if some_are_near else None
+    yield note("gpu links", finding, action)
 
 
 _WAYS: dict[nvidia.Connection | None, str] = {
@@ -206,20 +197,15 @@ def _gpu_profiles(facts: machine_facts.Facts) -> Iterator[Check]:
         return
     is_admin = facts.has_sys_admin
     if facts.gpus.admins_profile is False or is_admin:
-        yield Check(name="gpu profiles", state=State.OK, finding="CUPTI may profile")
+        yield ok("gpu profiles", "CUPTI may profile")
     elif facts.gpus.admins_profile is None or is_admin is None:
-        yield Check(
-            name="gpu profiles",
-            state=State.NOTE,
-            finding="the system does not say whether CUPTI may profile",
-        )
+        yield note("gpu profiles", "the system does not say whether CUPTI may profile")
     else:
-        yield Check(
-            name="gpu profiles",
-            state=State.PROBLEM,
-            finding="the driver lets only administrators profile (RmProfilingAdminOnly), and this "
+        yield problem(
+            "gpu profiles",
+            "the driver lets only administrators profile (RmProfilingAdminOnly), and this "
             "process has no CAP_SYS_ADMIN",
-            action="start the container with --cap-add SYS_ADMIN, or load the driver with "
+            "start the container with --cap-add SYS_ADMIN, or load the driver with "
             "NVreg_RestrictProfilingToAdminUsers=0; meanwhile: --testbed workers",
         )
 
@@ -237,16 +223,15 @@ def _cores(facts: machine_facts.Facts) -> Iterator[Check]:
     if reasons:
         finding += f": {', '.join(reasons)}"
     if cores.usable >= DEVICES:
-        yield Check(name="cores", state=State.OK, finding=finding)
+        yield ok("cores", finding)
         return
-    has_gpus = facts.visible_gpus >= DEVICES
-    yield Check(
-        name="cores",
-        state=State.NOTE if has_gpus else State.PROBLEM,
-        finding=f"{finding}; a split over CPU stand-ins needs two",
-        action="give this process more cores (taskset, docker --cpus); until then, candidates are "
-        "simulated only",
+    finding += "; a split over CPU stand-ins needs two"
+    action = (
+        "give this process more cores (taskset, docker --cpus); until then, candidates are "
+        "simulated only"
     )
+    has_gpus = facts.visible_gpus >= DEVICES
+    yield note("cores", finding, action) if has_gpus else problem("cores", finding, action)
 
 
 def _load(facts: machine_facts.Facts) -> Iterator[Check]:
@@ -258,13 +243,9 @@ def load_check(load: this_machine.OtherWork, usable_cores: int, devices: int) ->
     cores = max(usable_cores, 1)
     finding = f"other work uses {load}; {counted(cores, 'core')} here"
     if not this_machine.is_busy(load.cores, cores, devices):
-        return Check(name="load", state=State.OK, finding=finding)
-    return Check(
-        name="load",
-        state=State.NOTE,
-        finding=f"{finding}: times will vary",
-        action="wait, or close it, before you calibrate or analyse",
-    )
+        return ok("load", finding)
+    action = "wait, or close it, before you calibrate or analyse"
+    return note("load", f"{finding}: times will vary", action)
 
 
 def _memory(facts: machine_facts.Facts) -> Iterator[Check]:
@@ -273,59 +254,43 @@ def _memory(facts: machine_facts.Facts) -> Iterator[Check]:
 
 def memory_check(free: int) -> Check:
     """Judge how many bytes are free."""
+    finding = f"{format_bytes(free)} free"
+    action = "free some memory, or raise the container's limit"
     if free >= _GOOD_MEMORY_BYTES:
-        return Check(name="memory", state=State.OK, finding=f"{format_bytes(free)} free")
-    blocks = free < _LEAST_MEMORY_BYTES
-    return Check(
-        name="memory",
-        state=State.PROBLEM if blocks else State.NOTE,
-        finding=f"{format_bytes(free)} free"
-        + ("; TensorFlow alone takes 600 MB" if blocks else "; enough for small models only"),
-        action="free some memory, or raise the container's limit",
-        blocks=blocks,
-    )
+        return ok("memory", finding)
+    if free >= _LEAST_MEMORY_BYTES:
+        return note("memory", f"{finding}; enough for small models only", action)
+    return problem("memory", f"{finding}; TensorFlow alone takes 600 MB", action, blocks=True)
 
 
 def _network(facts: machine_facts.Facts) -> Iterator[Check]:
     if facts.has_private_network:
-        finding = "workers run in a private network that nothing else reaches"
-        yield Check(name="network", state=State.OK, finding=finding)
+        yield ok("network", "workers run in a private network that nothing else reaches")
         return
-    yield Check(
-        name="network",
-        state=State.PROBLEM,
-        finding="no private network can be made: no workers run, since TensorFlow's listen on "
+    yield problem(
+        "network",
+        "no private network can be made: no workers run, since TensorFlow's listen on "
         "every interface without authentication",
-        action=f"{ALLOW_NETWORKS}, or, where no stranger reaches this machine, --open-ports",
+        f"{ALLOW_NETWORKS}, or, where no stranger reaches this machine, --open-ports",
     )
 
 
 def _calibrations(facts: machine_facts.Facts) -> Iterator[Check]:
     if not facts.calibrations:
-        yield Check(
-            name="calibration",
-            state=State.NOTE,
-            finding="none is kept yet",
-            action=f"`{_CALIBRATE}`; else the first analysis measures",
-        )
+        action = f"`{_CALIBRATE}`; else the first analysis measures"
+        yield note("calibration", "none is kept yet", action)
     for kept in facts.calibrations:
         if kept.holds:
-            yield Check(
-                name="calibration",
-                state=State.OK,
-                finding=f"{kept.testbed}, {len(kept.devices)} devices, {_age(kept.age_ns)} old: "
-                f"{_figures(kept)}",
-            )
+            of = f"{kept.testbed}, {len(kept.devices)} devices, {_age(kept.age_ns)} old"
+            yield ok("calibration", f"{of}: {_figures(kept)}")
     stale = [kept for kept in facts.calibrations if not kept.holds]
     if stale:
-        yield Check(
-            name="calibration",
-            state=State.NOTE,
-            finding=f"{len(stale)} of another system or TensorFlow, the newest of "
+        are_all = len(stale) == len(facts.calibrations)
+        yield note(
+            "calibration",
+            f"{len(stale)} of another system or TensorFlow, the newest of "
             f"{stale[0].testbed}, {_age(stale[0].age_ns)} old: not used",
-            action=None
-            if len(stale) < len(facts.calibrations)
-            else f"`{_CALIBRATE}` measures anew",
+            f"`{_CALIBRATE}` measures anew" if are_all else None,
         )
 
 

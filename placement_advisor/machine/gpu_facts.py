@@ -1,19 +1,14 @@
-"""What datasheets say of GPUs, and the presets of `hardware.toml` with their sources."""
+"""What datasheets say of GPUs."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.untrusted import shown
-from placement_advisor.machine import devices, presets
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+from placement_advisor.machine import presets
 
 # What the driver writes before and behind the names that datasheets have.
 _BRANDS = frozenset({"NVIDIA", "Tesla", "GeForce", "Quadro"})
@@ -115,86 +110,3 @@ def gpus_matched_by(gpu: GpuFacts) -> tuple[GpuFacts, ...]:
     """Return the GPU and those with a datasheet that it matches in every figure."""
     known = dict.fromkeys((gpu, *map(gpu_facts, gpus_with_facts())))
     return tuple(each for each in known if each.is_matched_by(gpu))
-
-
-class Source(NamedTuple):
-    """Where a figure comes from."""
-
-    title: str
-    publisher: str
-    address: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedGpu:
-    """A preset of a GPU; ``links`` can join such devices, the default first."""
-
-    name: str
-    aliases: tuple[str, ...]
-    device: devices.Device
-    datasheet: str
-    facts: GpuFacts
-    links: tuple[str, ...]
-    note: str
-    sources: tuple[Source, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedLink:
-    """A preset of a link; a bridge joins ``most_devices``, None is for all other links."""
-
-    name: str
-    link: devices.Link
-    latency_basis: devices.Basis
-    bandwidth_basis: devices.Basis
-    most_devices: int | None
-    note: str | None
-    sources: tuple[Source, ...]
-
-
-def listed_gpus() -> tuple[ListedGpu, ...]:
-    """Return all presets of GPUs, in the order of the file."""
-    return tuple(_gpu(name, table) for name, table in presets.hardware_figures()["devices"].items())
-
-
-def listed_links() -> tuple[ListedLink, ...]:
-    """Return all presets of links, in the order of the file."""
-    return tuple(_link(name, table) for name, table in presets.hardware_figures()["links"].items())
-
-
-def _gpu(name: str, table: Mapping[str, Any]) -> ListedGpu:
-    datasheet = table["gpu"]
-    sheet = presets.hardware_figures()["gpus"][datasheet]
-    launches = presets.hardware_figures()["launches"]
-    told = (sheet.get("note"), table.get("note"), f"launch of an op: {launches['note']}")
-    return ListedGpu(
-        name=name,
-        aliases=tuple(table.get("aliases", ())),
-        device=presets.device_preset(name, name=name),
-        datasheet=datasheet,
-        facts=gpu_facts(datasheet),
-        links=tuple(table["links"]),
-        note="; ".join(filter(None, told)),
-        sources=_sources([*sheet["sources"], *table["sources"], *launches["sources"]]),
-    )
-
-
-def _link(name: str, table: Mapping[str, Any]) -> ListedLink:
-    return ListedLink(
-        name=name,
-        link=presets.link_preset(name, source="", target=""),
-        latency_basis=_basis("latency_ns", table),
-        bandwidth_basis=_basis("bandwidth_bytes_per_s", table),
-        most_devices=table.get("most_devices"),
-        note=table.get("note"),
-        sources=_sources(table["sources"]),
-    )
-
-
-def _basis(figure: str, table: Mapping[str, Any]) -> devices.Basis:
-    return devices.Basis.MEASURED if figure in table.get("measured", ()) else devices.Basis.ASSUMED
-
-
-def _sources(names: list[str]) -> tuple[Source, ...]:
-    known = presets.hardware_figures()["sources"]
-    return tuple(Source(*known[name]) for name in dict.fromkeys(names))

@@ -177,9 +177,10 @@ def _holds(testbed: str, calibration: Calibration, fingerprint: str) -> bool:
 
 def installed_packages() -> tuple[Package, ...]:
     """Return the packages that matter, installed or not."""
-    names = (*NEEDED, *VIEWERS)
-    versions = {name: _version(name) for name in names}
-    requirements = {name: _requirements(name) for name in (ADVISOR, *names)}
+    found = {name: _distribution(name) for name in (ADVISOR, *NEEDED, *VIEWERS)}
+    versions = {name: each.version if each else None for name, each in found.items()}
+    del versions[ADVISOR]
+    requirements = {name: each.requires or () for name, each in found.items() if each}
     return packages(versions, requirements)
 
 
@@ -213,11 +214,8 @@ def packages(
 
 def wanted_python() -> str | None:
     """Return the versions of Python that the advisor wants, None if it is not installed."""
-    try:
-        content = metadata.metadata(ADVISOR)
-    except metadata.PackageNotFoundError:
-        return None
-    return next(iter(content.get_all("Requires-Python") or ()), None)
+    found = _distribution(ADVISOR)
+    return next(iter(found.metadata.get_all("Requires-Python") or ()), None) if found else None
 
 
 def has_profile_plugin() -> bool:
@@ -227,7 +225,7 @@ def has_profile_plugin() -> bool:
 
 def has_cuda_libraries() -> bool:
     """Return whether cuDNN is installed as a package; it may be on the system instead."""
-    return any(_version(name) is not None for name in ("nvidia-cudnn-cu12", "nvidia-cudnn-cu13"))
+    return any(map(_distribution, ("nvidia-cudnn-cu12", "nvidia-cudnn-cu13")))
 
 
 def fits(version: str, wanted: str) -> bool:
@@ -241,15 +239,7 @@ def fits(version: str, wanted: str) -> bool:
     return True
 
 
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _requirements(name: str) -> Sequence[str]:
-    try:
-        return metadata.requires(name) or ()
-    except metadata.PackageNotFoundError:
-        return ()
+def _distribution(name: str) -> metadata.Distribution | None:
+    with suppress(PackageNotFoundError):
+        return metadata.distribution(name)
+    return None

@@ -48,59 +48,6 @@ class NvlinkWiring(StrEnum):
     DOUBLE_MESH = "double mesh"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostWires:
-    """The wires of a host with so many devices."""
-
-    devices: int
-    nvlink: NvlinkWiring
-    per_switch: int = _PER_SWITCH
-
-    @property
-    def _is_tree(self) -> bool:
-        return self.devices > _PER_SOCKET
-
-    @property
-    def _is_mesh(self) -> bool:
-        is_mesh = self.nvlink in (NvlinkWiring.MESH, NvlinkWiring.DOUBLE_MESH)
-        return is_mesh and _PER_SOCKET < self.devices <= _MESH
-
-    @property
-    def nvlink_is_shared(self) -> bool:
-        """Whether all copies of a device over NVLink queue for one wire."""
-        return not self._is_mesh
-
-    def into_switch(self, slot: int) -> str | None:
-        """Return the name of the switch that a device hangs on, None if it hangs on no other."""
-        return f"switch {slot // self.per_switch}" if self._is_tree else None
-
-    def socket(self, slot: int) -> int:
-        """Return the number of the socket that a device hangs on."""
-        return slot // _PER_SOCKET if self._is_tree else 0
-
-    def share_switch(self, one: int, other: int) -> bool:
-        """Return whether two devices hang on one switch."""
-        return not self._is_tree or one // self.per_switch == other // self.per_switch
-
-    def share_socket(self, one: int, other: int) -> bool:
-        """Return whether two devices hang on one socket."""
-        return self.socket(one) == self.socket(other)
-
-    def nvlink_width(self, one: int, other: int) -> float:
-        """Return how much of what their link gives two devices have; 0 if NVLink joins them not."""
-        low, high = sorted((one, other))
-        if self.nvlink is NvlinkWiring.BRIDGES:
-            return float(low % _PER_SWITCH == 0 and high == low + 1)
-        if not self._is_mesh:
-            return 1.0
-        if low // _PER_SOCKET != high // _PER_SOCKET and high - low != _PER_SOCKET:
-            return 0.0
-        if self.nvlink is NvlinkWiring.MESH:
-            return 1.0
-        # The figure of such a link is that of two.
-        return 1.0 if (low, high) in _DOUBLE else 0.5
-
-
 # More than any one machine holds; candidates for more devices would not be searched in time.
 MAX_DEVICES = 64
 # Far above every description that makes sense, far below what slows the matching of names.
@@ -138,16 +85,18 @@ class _End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wiring:
-    """Names of the links between peers, to their host, and between hosts.
+    """Names of the links between peers, to their host, and between hosts, and a host's wires.
 
-    ``lanes`` joins peers that have no NVLink, ``wires`` is what the devices of a host share.
+    ``lanes`` joins peers that have no NVLink. A host has so many ``devices``.
     """
 
     peer: str
     lanes: str
     host: str
     network: str | None
-    wires: HostWires
+    devices: int
+    nvlink: NvlinkWiring
+    per_switch: int
 
     def link(self, source: _End, target: _End) -> Link:
         """Return the link from one end to another."""
@@ -175,37 +124,69 @@ class _Wiring:
         ends = {"source": source.name, "target": target.name}
         host = source.host
         if source.is_host:
-            into = self.wires.into_switch(target.slot)
+            into = self.into_switch(target.slot)
             return link_preset(self.host, **ends, channel=into and f"PCIe into {into} of {host}")
         lanes = f"{_family(self.lanes)} out of {self._out_of(source)}"
         if target.is_host:
             return link_preset(self.host, **ends, channel=lanes)
         if _family(self.peer) != "PCIe":
-            width = self.wires.nvlink_width(source.slot, target.slot)
+            width = self.nvlink_width(source.slot, target.slot)
             if width:
                 link = link_preset(self.peer, **ends)
                 own = f"{_family(self.peer)} out of {source.name}"
                 return replace(
                     link,
                     bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * width,
-                    channel=own if self.wires.nvlink_is_shared else None,
+                    # Else all copies of a device queue for one wire.
+                    channel=None if self._is_mesh else own,
                 )
         link = link_preset(self.lanes, **ends, channel=lanes)
-        if self.wires.share_socket(source.slot, target.slot):
-            if self.wires.share_switch(source.slot, target.slot):
-                return replace(link, channel=f"{_family(self.lanes)} out of {source.name}")
+        if self.into_switch(source.slot) == self.into_switch(target.slot):
+            return replace(link, channel=f"{_family(self.lanes)} out of {source.name}")
+        if self.socket(source.slot) == self.socket(target.slot):
             return link
         between = hardware_figures()["sockets"]
         return replace(
             link,
             bandwidth_bytes_per_s=min(link.bandwidth_bytes_per_s, between["bandwidth_bytes_per_s"]),
-            channel=f"sockets of {host} out of {self.wires.socket(source.slot)}",
+            channel=f"sockets of {host} out of {self.socket(source.slot)}",
         )
 
     def _out_of(self, source: _End) -> str:
         """Return what the lanes of a device to its host leave."""
-        switch = self.wires.into_switch(source.slot)
+        switch = self.into_switch(source.slot)
         return source.name if switch is None else f"{switch} of {source.host}"
+
+    @property
+    def _is_tree(self) -> bool:
+        return self.devices > _PER_SOCKET
+
+    @property
+    def _is_mesh(self) -> bool:
+        is_mesh = self.nvlink in (NvlinkWiring.MESH, NvlinkWiring.DOUBLE_MESH)
+        return is_mesh and _PER_SOCKET < self.devices <= _MESH
+
+    def into_switch(self, slot: int) -> str | None:
+        """Return the name of the switch that a device hangs on, None if it hangs on no other."""
+        return f"switch {slot // self.per_switch}" if self._is_tree else None
+
+    def socket(self, slot: int) -> int:
+        """Return the number of the socket that a device hangs on."""
+        return slot // _PER_SOCKET if self._is_tree else 0
+
+    def nvlink_width(self, one: int, other: int) -> float:
+        """Return how much of what their link gives two devices have; 0 if NVLink joins them not."""
+        low, high = sorted((one, other))
+        if self.nvlink is NvlinkWiring.BRIDGES:
+            return float(low % _PER_SWITCH == 0 and high == low + 1)
+        if not self._is_mesh:
+            return 1.0
+        if low // _PER_SOCKET != high // _PER_SOCKET and high - low != _PER_SOCKET:
+            return 0.0
+        if self.nvlink is NvlinkWiring.MESH:
+            return 1.0
+        # The figure of such a link is that of two.
+        return 1.0 if (low, high) in _DOUBLE else 0.5
 
 
 def read_hardware(text: str) -> Cluster:
@@ -413,13 +394,14 @@ def _wiring(text: str, presets: list[str], link: str | None, network: str | None
     # The lanes to the host are those to the peers, without what staging or a card's switch costs.
     lanes = peer if _family(peer) == "PCIe" else next(x for x in common if _family(x) == "PCIe")
     is_bridge = "most_devices" in hardware_figures()["links"][peer]
-    wires = HostWires(
+    return _Wiring(
+        peer=peer,
+        lanes=lanes,
+        host=lanes.partition("-")[0],
+        network=network,
         devices=len(presets),
         nvlink=NvlinkWiring.BRIDGES if is_bridge else NvlinkWiring(_MESHES.get(peer, "all")),
         per_switch=_PER_SWITCH * max(devices[preset].get("gpus_of_card", 1) for preset in presets),
-    )
-    return _Wiring(
-        peer=peer, lanes=lanes, host=lanes.partition("-")[0], network=network, wires=wires
     )
 
 

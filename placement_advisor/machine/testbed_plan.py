@@ -108,10 +108,10 @@ class TestbedPlan:
 
     kind: TestbedKind
     devices: tuple[Device, ...]
-    slots: tuple[this_machine.Slot, ...]
-    stand_in: bool
     description: str
-    not_run: str | None
+    slots: tuple[this_machine.Slot, ...] = ()
+    stand_in: bool = True
+    not_run: str | None = None
     is_declined: bool = False
     open_ports: bool = False
     hosts: tuple[HostShare, ...] = ()
@@ -165,19 +165,14 @@ def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
             devices=tuple(
                 Device(name=f"GPU:{i}", kind="GPU", memory_bytes=memory_bytes) for i in range(count)
             ),
-            slots=(),
             stand_in=False,
             description=f"{count} GPUs",
-            not_run=None,
         )
     if kind is TestbedKind.LOGICAL_CPUS:
         return TestbedPlan(
             kind=kind,
             devices=tuple(Device(name=f"cpu:{i}", kind="CPU") for i in range(count)),
-            slots=(),
-            stand_in=True,
             description=f"{count} logical CPUs of one process (shared cores, copies are pointers)",
-            not_run=None,
         )
     devices = tuple(Device(name=f"worker:{i}", kind="CPU") for i in range(count))
     cores = this_machine.usable_cores()
@@ -193,7 +188,6 @@ def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
         kind=TestbedKind.NONE if not_run else kind,
         devices=devices,
         slots=() if not_run else this_machine.core_slots(cores[:count]),
-        stand_in=True,
         description=f"{count} CPU stand-ins (1 core each, gRPC)",
         not_run=not_run,
     )
@@ -246,7 +240,6 @@ def plan_hosts(
         slots=slots,
         stand_in=not on_gpus,
         description=f"{len(slots)} {what} on {number} ({shares}; {each}, gRPC, {network})",
-        not_run=None,
         hosts=hosts,
         link=link,
         away_ns=away_ns,

@@ -40,8 +40,7 @@ class HostFacts:
     ``host_name`` is its own name for itself. ``cores`` has one logical CPU for each device that can
     have a core of its own. ``visible_gpus`` is how many TensorFlow may see, ``gpus`` what the
     driver's tools say. ``available_memory_bytes`` is what was free. ``fingerprint`` differs where
-    the processor, the cores or the kernel do. ``scratch`` is a folder there for this analysis,
-    which goes when it ends.
+    the processor, the cores or the kernel do.
     """
 
     host_name: str
@@ -50,10 +49,9 @@ class HostFacts:
     gpus: nvidia.Gpus
     available_memory_bytes: int
     fingerprint: str
-    scratch: str
 
 
-def find_host_facts(scratch: Path) -> HostFacts:
+def find_host_facts() -> HostFacts:
     """Find out about this machine, without TensorFlow."""
     return HostFacts(
         host_name=socket.gethostname(),
@@ -62,7 +60,6 @@ def find_host_facts(scratch: Path) -> HostFacts:
         gpus=nvidia.find_gpus(),
         available_memory_bytes=available_memory_bytes(),
         fingerprint=fingerprint((os.uname().release,)),
-        scratch=str(scratch),
     )
 
 
@@ -82,21 +79,12 @@ def tensorflow_version() -> str | None:
         return None
 
 
-# Change it with the messages of the conversation. What `own_versions` returns stays a plain object,
-# so that any two versions can tell each other what they are.
-PROTOCOL = 3
-
-_WORDS = {
-    "protocol": "the conversation of workers in version {}",
-    "advisor": "placement-advisor {}",
-    "tensorflow": "TensorFlow {}",
-}
+_WORDS = {"advisor": "placement-advisor {}", "tensorflow": "TensorFlow {}"}
 
 
 def own_versions() -> dict[str, object]:
-    """Return what this host tells others."""
+    """Return what this host tells others: a plain object, so that any two versions can."""
     return {
-        "protocol": PROTOCOL,
         "advisor": __version__,
         "tensorflow": tensorflow_version(),
         "python": platform.python_version(),

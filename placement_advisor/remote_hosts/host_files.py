@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 # enough that what else a piece costs does not count.
 PIECE_BYTES = 256_000
 
-Parts = tuple[str, ...]
-
 
 class ScratchFiles:
     """What lies below a folder that goes with the analysis."""
@@ -47,7 +45,7 @@ class ScratchFiles:
         except OSError as error:
             raise _unwritten(error) from None
 
-    def put(self, number: int, parts: Parts, piece: bytes, more: bool) -> str:
+    def put(self, number: int, parts: tuple[str, ...], piece: bytes, more: bool) -> str:
         """Write a piece of a file, behind what is there already if it is one ``more``.
 
         ``parts`` lead to it: the name of what is sent, and the rest of the way if that is a folder.
@@ -58,7 +56,7 @@ class ScratchFiles:
             ValueError: the parts lead elsewhere.
         """
         folder = self._folder / f"sent-{number}"
-        path = folder / below(parts)
+        path = folder.joinpath(*map(_name, parts))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab" if more else "wb") as file:
@@ -67,48 +65,21 @@ class ScratchFiles:
             raise _unwritten(error) from None
         return str(folder / parts[0])
 
-    def names(self, path: str) -> tuple[Parts, ...] | None:
-        """Return the ways to all files below a folder, None if it is a file.
-
-        Raises:
-            AdvisorError: it is not there, or lies elsewhere.
-        """
-        found = self._below(path)
-        if found.is_file():
-            return None
-        files = sorted(each for each in found.rglob("*") if each.is_file())
-        return tuple(each.relative_to(found).parts for each in files)
-
-    def get(self, path: str, parts: Parts, offset: int) -> bytes:
+    def get(self, path: str, offset: int) -> bytes:
         """Return a piece of a file from ``offset`` on; it is empty behind the end.
 
         Raises:
             AdvisorError: it is not there, or lies elsewhere.
         """
-        found = self._below(str(Path(path, *parts)))
+        found = Path(path).resolve()
+        if not found.is_relative_to(self._folder):
+            raise AdvisorError(f"{path} does not lie in the folder of this analysis")
         try:
             with found.open("rb") as file:
                 file.seek(offset)
                 return file.read(PIECE_BYTES)
         except OSError as error:
             raise AdvisorError(f"{path} cannot be read: {error.strerror}") from None
-
-    def _below(self, path: str) -> Path:
-        found = Path(path).resolve()
-        if not found.is_relative_to(self._folder):
-            raise AdvisorError(f"{path} does not lie in the folder of this analysis")
-        if not found.exists():
-            raise AdvisorError(f"{path}: no such file")
-        return found
-
-
-def below(parts: Parts) -> Path:
-    """Return the way that parts lead downwards.
-
-    Raises:
-        ValueError: they lead elsewhere.
-    """
-    return Path(*map(_name, parts))
 
 
 def _unwritten(error: OSError) -> AdvisorError:
@@ -219,26 +190,14 @@ def send(questions: Questions, number: int, path: Path) -> str:
 
 
 def fetch(questions: Questions, path: str, local: Path) -> None:
-    """Copy a file of a host, or all files below a folder, to here.
+    """Copy a file of a host to here.
 
     Raises:
         AdvisorError: it is not there, lies elsewhere, or the host is gone.
     """
-    names = questions.ask("names", path).result().value
-    if names is None:
-        _fetch(questions, path, (), local)
-        return
-    local.mkdir(parents=True, exist_ok=True)
-    for parts in names:
-        target = local / below(parts)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _fetch(questions, path, parts, target)
-
-
-def _fetch(questions: Questions, path: str, parts: Parts, local: Path) -> None:
     with local.open("wb") as file:
         offsets = itertools.count(0, PIECE_BYTES)
-        for answer in _ahead(questions.ask("get", path, parts, offset) for offset in offsets):
+        for answer in _ahead(questions.ask("get", path, offset) for offset in offsets):
             if not answer.value:
                 return
             file.write(answer.value)

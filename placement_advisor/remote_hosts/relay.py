@@ -40,26 +40,15 @@ _AT_ONCE = socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
 _SOCKET, _NO_SOCKET, _OPEN, _WANTED = b"s", b"n", b"o", b"w"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Routes:
-    """Which ports of 127.0.0.1 lead where in one private network that several hosts share.
-
-    ``network`` is its number, the same on all of them and drawn anew for each, so that what is left
-    of one never meets another. On ``near`` ports workers of this host listen. Every ``far`` port is
-    that of a worker elsewhere, with address and port of the relay there.
-    """
-
-    network: int
-    near: tuple[int, ...]
-    far: tuple[tuple[int, str, int], ...]
-
-
 def open_network(
     folder: str, network: int, near: tuple[int, ...], far: tuple[tuple[int, str, int], ...]
 ) -> None:
-    """Open the network in which this process is to the relay of this host; see `Routes`.
+    """Open the network in which this process is, and others on other hosts, to this host's relay.
 
-    ``folder`` is the relay's. Runs in a child.
+    ``folder`` is the relay's. ``network`` is the number of the network, the same on all hosts and
+    drawn anew for each, so that what is left of one never meets another. On ``near`` ports workers
+    of this host listen. Every ``far`` port is that of a worker elsewhere, with address and port of
+    the relay there. Runs in a child.
 
     Raises:
         TestbedError: the relay is gone, or a port is taken in this network.
@@ -107,7 +96,10 @@ def _make_sockets(relay: socket.socket) -> None:
 
 
 class Door:
-    """A door as the relay sees it: one connection, which lasts as long as the network."""
+    """A door as the relay sees it: one connection, which lasts as long as the network.
+
+    What it says is what `open_network` is given.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         """Take what a door says and passes when it opens.
@@ -119,11 +111,8 @@ class Door:
         self._connection = connection
         self._one_asks = threading.Lock()
         connection.settimeout(_LIMIT_S)
-        network, near, far = json.loads(connection.recv(_LONGEST_MESSAGE_BYTES))
-        self.routes = Routes(
-            network=network, near=tuple(near), far=tuple((a, b, c) for a, b, c in far)
-        )
-        self.listening = tuple(self._passed() for _ in self.routes.far)
+        self.network, self.near, self.far = json.loads(connection.recv(_LONGEST_MESSAGE_BYTES))
+        self.listening = tuple(self._passed() for _ in self.far)
 
     def tell_open(self) -> None:
         """Say that the relay is ready."""
@@ -256,7 +245,7 @@ class Relay:
                 door = Door(connection)
             except (OSError, ValueError):
                 return
-            network = door.routes.network
+            network = door.network
             if not self._call(self._open_network(network, door)).result():
                 return
             try:
@@ -272,9 +261,7 @@ class Relay:
         if network in self._networks:
             return False
         here = self._networks[network] = _Network(door=door)
-        for listening, (port, address, far_port) in zip(
-            door.listening, door.routes.far, strict=True
-        ):
+        for listening, (port, address, far_port) in zip(door.listening, door.far, strict=True):
             greeting = tls.Greeting(network=network, port=port)
             lead = partial(self._lead_out, address, far_port, greeting)
             here.keep(asyncio.ensure_future(self._accept(listening, lead)))
@@ -324,7 +311,7 @@ class Relay:
             OSError: nobody is there, or it is not served.
         """
         network = self._networks.get(greeting.network)
-        if network is None or greeting.port not in network.door.routes.near:
+        if network is None or greeting.port not in network.door.near:
             raise ConnectionRefusedError(f"port {greeting.port} is not served")
         return await asyncio.to_thread(network.door.connect, greeting.port)
 

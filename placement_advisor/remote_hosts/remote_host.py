@@ -29,7 +29,6 @@ from placement_advisor.units import NS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
 
@@ -175,26 +174,27 @@ class LaunchedService:
         self.command = shlex.join(command)
         theirs, ours = os.pipe()
         incoming, outgoing = os.pipe()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._refusal: OSError | None = None
-        self._started = threading.Event()
+        started: Future[subprocess.Popen[bytes]] = Future()
         # The kernel takes the end of the thread that starts a process for the end of its parent.
         self._thread = threading.Thread(
-            target=self._run, args=(command, theirs, outgoing), daemon=True
+            target=_run, args=(command, theirs, outgoing, started), daemon=True
         )
         self._thread.start()
-        self._started.wait()
-        for descriptor in (theirs, outgoing):
-            os.close(descriptor)
-        if self._process is None:
+        try:
+            self._process = started.result()
+        except OSError as refusal:
             os.close(ours)
             os.close(incoming)
-            raise TestbedError(f"{self.command}: {self._refusal}")
+            raise TestbedError(f"{self.command}: {refusal}") from None
+        finally:
+            os.close(theirs)
+            os.close(outgoing)
+        assert self._process.stderr is not None
+        self._printed = Tail(self._process.stderr)
         self.stream: conversation.PipeStream = conversation.PipeStream(incoming, ours)
 
     def account(self, *, wait_s: float) -> str:
         """Return how the command ended, in words; empty if it runs for so long."""
-        assert self._process is not None
         try:
             code = self._process.wait(wait_s)
         except subprocess.TimeoutExpired:
@@ -205,12 +205,10 @@ class LaunchedService:
 
     def said(self) -> str:
         """Return what the command said last; all of it, if it has ended."""
-        assert self._process is not None
         return self._printed.text(wait_s=0.0 if self._process.poll() is None else _LAST_WORDS_S)
 
     def kill(self) -> None:
         """End the command at once, and whatever it has started in its session."""
-        assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -220,27 +218,26 @@ class LaunchedService:
         self.kill()
         self._thread.join(_END_GRACE_S)
 
-    def _run(self, command: list[str], theirs: int, outgoing: int) -> None:
-        bound = [sys.executable, "-P", "-m", "placement_advisor.processes.orphan_guard"]
-        try:
-            # In a session of its own there is no terminal where ssh could wait for a password, and
-            # no Ctrl-C before we have taken leave.
-            process = subprocess.Popen(
-                [*bound, str(os.getpid()), *command],
-                stdin=theirs,
-                stdout=outgoing,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            self._refusal = error
-            self._started.set()
-            return
-        assert process.stderr is not None
-        self._printed = Tail(process.stderr)
-        self._process = process
-        self._started.set()
-        process.wait()
+
+def _run(
+    command: list[str], theirs: int, outgoing: int, started: Future[subprocess.Popen[bytes]]
+) -> None:
+    bound = [sys.executable, "-P", "-m", "placement_advisor.processes.orphan_guard"]
+    try:
+        # In a session of its own there is no terminal where ssh could wait for a password, and no
+        # Ctrl-C before we have taken leave.
+        process = subprocess.Popen(
+            [*bound, str(os.getpid()), *command],
+            stdin=theirs,
+            stdout=outgoing,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        started.set_exception(error)
+        return
+    started.set_result(process)
+    process.wait()
 
 
 def _hint() -> str:
@@ -360,7 +357,7 @@ class RemoteHost:
         return host_files.send(self._questions, next(self._numbers), path)
 
     def get(self, path: str, local: Path) -> None:
-        """Copy a file of the host's scratch folder, or a folder with all files below it, to here.
+        """Copy a file of the host's scratch folder to here.
 
         Raises:
             AdvisorError: it is not there, lies elsewhere, or the host is gone.
@@ -397,12 +394,7 @@ class RemoteHost:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _soon(self, awaited: Future[_Got]) -> _Got:

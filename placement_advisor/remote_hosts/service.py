@@ -18,14 +18,12 @@ import socket
 import threading
 import time
 import traceback
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import AdvisorError, TestbedError
-from placement_advisor.files.contract import STRICT, Count, Text, json_text, value_of
 from placement_advisor.files.output import cache_folder, scratch_folder
 from placement_advisor.files.untrusted import MisfitError
 from placement_advisor.machine.this_machine import free_ports
@@ -83,10 +81,7 @@ class HostedChild:
     """What is asked of it is done in order; it is stopped or closed while a call goes on, too."""
 
     def __init__(
-        self,
-        name: str,
-        answer: Answering,
-        told: Callable[[calls.CallFailure], None],
+        self, name: str, answer: Answering, told: Callable[[calls.CallFailure], None]
     ) -> None:
         """Fork a child in the background, and answer with its process id.
 
@@ -99,15 +94,13 @@ class HostedChild:
         self._thread = threading.Thread(target=self._live, args=(answer,), daemon=True)
         self._thread.start()
 
-    def call(
-        self,
-        answer: Answering,
-        module: str,
-        name: str,
-        args: tuple[object, ...],
-    ) -> None:
+    def call(self, answer: Answering, module: str, name: str, args: tuple[object, ...]) -> None:
         """Call a function of those that may be called."""
-        self._requests.put(partial(self._call, answer, module, name, args))
+        if (module, name) not in CALLABLE:
+            answer("raised", f"{module}.{name} may not be called from another host")
+            return
+        function: Any = calls.RemoteFunction(module, name)
+        self._requests.put(lambda child: _answer_with(answer, partial(child.call, function, *args)))
 
     def stop(self, answer: Answering, cause: calls.FailureCause, message: str) -> None:
         """End the child as a failure for this cause, and answer with that."""
@@ -137,17 +130,15 @@ class HostedChild:
         if self._child is not None:
             self._child.interrupt(cause, message)
 
+    def _fork(self) -> int:
+        self._child = Child(self._name)
+        return self._child.pid
+
     def _live(self, answer: Answering) -> None:
-        try:
-            child = Child(self._name)
-        except AdvisorError as error:
-            answer("raised", error)
+        _answer_with(answer, self._fork)
+        child = self._child
+        if child is None:
             return
-        except Exception:  # The fork server is gone.
-            answer("raised", traceback.format_exc())
-            return
-        self._child = child
-        answer("returned", child.pid)
         has_told = False
         while not self._is_over:
             try:
@@ -160,24 +151,17 @@ class HostedChild:
             else:
                 request(child)
 
-    @staticmethod
-    def _call(
-        answer: Answering,
-        module: str,
-        name: str,
-        args: tuple[object, ...],
-        child: Child,
-    ) -> None:
-        if (module, name) not in CALLABLE:
-            answer("raised", f"{module}.{name} may not be called from another host")
-            return
-        function: Any = calls.RemoteFunction(module, name)
-        try:
-            answer("returned", child.call(function, *args))
-        except AdvisorError as error:
-            answer("raised", error)
-        except ChildError as error:
-            answer("raised", str(error))
+
+def _answer_with(answer: Answering, do: Callable[[], object]) -> None:
+    """Answer with what a function returns, or raises."""
+    try:
+        answer("returned", do())
+    except AdvisorError as error:
+        answer("raised", error)
+    except ChildError as error:
+        answer("raised", str(error))
+    except Exception:
+        answer("raised", traceback.format_exc())
 
 
 # A child that is just being forked is not waited for: it ends with the fork server.
@@ -231,7 +215,7 @@ class _Service:
         # Here, since the guard takes the end of the thread that starts it for ours.
         preload()
         threading.Thread(target=self._run_tasks, daemon=True).start()
-        facts = find_host_facts(scratch)
+        facts = find_host_facts()
         self._files = ScratchFiles(scratch)
         self._conversation.send(("opened", facts))
         while self._askers.get() is not None:
@@ -256,11 +240,7 @@ class _Service:
                 raise MisfitError("a message that no command sends")
 
     def _asked(
-        self,
-        answer: Answering,
-        kind: str,
-        args: tuple[object, ...],
-        files: ScratchFiles,
+        self, answer: Answering, kind: str, args: tuple[object, ...], files: ScratchFiles
     ) -> None:
         """Do what was asked, in a thread where it could take time: others are asked meanwhile."""
         match kind, args:
@@ -275,11 +255,9 @@ class _Service:
             case "folder", (str(name),):
                 self._queue(answer, partial(files.new_folder, name))
             case "put", (int(number), tuple(parts), bytes(piece), bool(more)):
-                self._queue(answer, partial(files.put, number, _texts(parts), piece, more))
-            case "names", (str(path),):
-                self._queue(answer, partial(files.names, path))
-            case "get", (str(path), tuple(parts), int(offset)):
-                self._queue(answer, partial(files.get, path, _texts(parts), offset))
+                self._queue(answer, partial(files.put, number, parts, piece, more))
+            case "get", (str(path), int(offset)):
+                self._queue(answer, partial(files.get, path, offset))
             case _:
                 raise MisfitError("a question that no command asks")
 
@@ -290,16 +268,7 @@ class _Service:
 
     def _queue(self, answer: Answering, do: Callable[[], object]) -> None:
         """Have one of the questions of files answered, one after the other."""
-
-        def run() -> None:
-            try:
-                answer("returned", do())
-            except AdvisorError as error:
-                answer("raised", error)
-            except Exception:
-                answer("raised", traceback.format_exc())
-
-        self._tasks.put(run)
+        self._tasks.put(partial(_answer_with, answer, do))
 
     def _run_tasks(self) -> None:
         while (task := self._tasks.get()) is not None:
@@ -319,29 +288,11 @@ class _Service:
         self._askers.put(None)
 
 
-def _texts(parts: tuple[object, ...]) -> tuple[str, ...]:
-    if not all(isinstance(part, str) for part in parts):
-        raise MisfitError("a name that is no string")
-    return tuple(map(str, parts))
-
-
 def _nobody(outcome: str, value: object) -> None:
     """Answer nobody: the conversation is over."""
 
 
 _MOST_BYTES = 10_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Use:
-    """Who has a host; the file of the lock says it."""
-
-    __pydantic_config__: ClassVar = STRICT
-
-    user: Text
-    pid: Count
-    since: Text
-    from_: Text
 
 
 @contextlib.contextmanager
@@ -387,23 +338,15 @@ def _is_taken(lock: int) -> bool:
 
 
 def _write(lock: int, asked_by: str) -> None:
-    use = _Use(
-        user=user_name(),
-        pid=os.getpid(),
-        since=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        from_=asked_by,
-    )
+    since = f"since {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    says = f"{user_name()} (process {os.getpid()}) {since}, from {asked_by}"
     with contextlib.suppress(OSError):  # The lock is what counts.
         os.ftruncate(lock, 0)
-        os.pwrite(lock, json_text(use).encode(errors="replace"), 0)
+        os.pwrite(lock, says.encode(errors="replace"), 0)
 
 
 def _in_use(says: bytes) -> TestbedError:
     hint = "wait until it has ended: a host serves one analysis at a time"
-    try:
-        use = value_of(_Use, says)
-    except MisfitError:  # It has just begun, or just ended.
-        return TestbedError("in use by another analysis", hint=hint)
-    return TestbedError(
-        f"in use by {use.user} (process {use.pid}) since {use.since}, from {use.from_}", hint=hint
-    )
+    # It says nothing if it has just begun, or just ended.
+    whose = says.decode(errors="replace") or "another analysis"
+    return TestbedError(f"in use by {whose}", hint=hint)

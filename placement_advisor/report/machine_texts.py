@@ -18,13 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from placement_advisor import units
 from placement_advisor.analysis.acceptance import CheckOutcome
-from placement_advisor.cost.gpu.assumed_times import family_bases
 from placement_advisor.cost.gpu.kernel_times import KernelBasis
 from placement_advisor.files.contract import plain
 from placement_advisor.graph.op import KernelFamily
-from placement_advisor.machine import gpu_facts
 from placement_advisor.machine.calibration import REFERENCE_WIDTH
-from placement_advisor.machine.devices import Basis
 from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.profile.saved_profiles import scrubbed
 from placement_advisor.report.doctor_text import WIDTH
@@ -32,6 +29,7 @@ from placement_advisor.report.document import Facts, Section, Table, as_text
 from placement_advisor.report.statements import FAMILY_WORDS, mean_error_text
 from placement_advisor.results.analysis import PUBLISHED_STEPS
 from placement_advisor.results.doctor import Doctor
+from placement_advisor.results.machine import Hardware
 from placement_advisor.tf.known_step import COPIES, OPS
 
 if TYPE_CHECKING:
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import CopyWork
     from placement_advisor.machine.machine_facts import Facts as MachineFacts
     from placement_advisor.report.document import Part
-    from placement_advisor.results.machine import Acceptance
+    from placement_advisor.results.machine import Acceptance, Gpu, Link
 
 
 _WIDTH = 100
@@ -68,8 +66,9 @@ _NO_RECORD = {
 
 def render_hardware(presets: Sequence[str] | None) -> str:
     """Return the text about presets, one after the other, or about all, in tables."""
-    gpus = {gpu.name: gpu for gpu in gpu_facts.listed_gpus()}
-    links = {link.name: link for link in gpu_facts.listed_links()}
+    known = Hardware.of(presets)
+    gpus = {gpu.name: gpu for gpu in known.devices}
+    links = {link.name: link for link in known.links}
     if presets is None:
         parts = [*_all_gpus(gpus.values()), *_all_links(links.values())]
     else:
@@ -78,11 +77,11 @@ def render_hardware(presets: Sequence[str] | None) -> str:
     return as_text(parts, _WIDTH)
 
 
-def _all_gpus(gpus: Iterable[gpu_facts.ListedGpu]) -> Iterator[Part]:
+def _all_gpus(gpus: Iterable[Gpu]) -> Iterator[Part]:
     rows = [
         [
             gpu.name,
-            units.format_bytes(gpu.device.memory_bytes),
+            units.format_bytes(gpu.memory_bytes),
             *(_error(gpu, family) for family in _SHOWN.values()),
             ", ".join(gpu.links),
         ]
@@ -101,22 +100,22 @@ def _all_gpus(gpus: Iterable[gpu_facts.ListedGpu]) -> Iterator[Part]:
     )
 
 
-def _error(gpu: gpu_facts.ListedGpu, family: KernelFamily) -> str:
-    basis, error = family_bases(gpu.device)[family]
-    if error is None:
+def _error(gpu: Gpu, family: KernelFamily) -> str:
+    kernels = next(each for each in gpu.kernels if each.family == family.value)
+    if kernels.mean_error is None:
         return _ASSUMED
-    mark = _TRANSFERRED_MARK if basis is KernelBasis.TRANSFERRED else ""
-    return f"{mark}{mean_error_text(error).replace('under', '<')}"
+    mark = _TRANSFERRED_MARK if kernels.basis == "transferred" else ""
+    return f"{mark}{mean_error_text(kernels.mean_error).replace('under', '<')}"
 
 
-def _all_links(links: Iterable[gpu_facts.ListedLink]) -> Iterator[Part]:
+def _all_links(links: Iterable[Link]) -> Iterator[Part]:
     rows = [
         [
             each.name,
-            units.format_ns(each.link.latency_ns),
-            each.latency_basis.value,
-            units.format_bandwidth(each.link.bandwidth_bytes_per_s),
-            each.bandwidth_basis.value,
+            units.format_ns(each.latency_ns),
+            each.latency_basis,
+            units.format_bandwidth(each.bandwidth_bytes_per_s),
+            each.bandwidth_basis,
         ]
         for each in links
     ]
@@ -124,54 +123,53 @@ def _all_links(links: Iterable[gpu_facts.ListedLink]) -> Iterator[Part]:
     yield "With a name, such as `advisor hardware V100`: its figures and their sources."
 
 
-def _one_gpu(gpu: gpu_facts.ListedGpu) -> Iterator[Part]:
-    device, facts = gpu.device, gpu.facts
+def _one_gpu(gpu: Gpu) -> Iterator[Part]:
     aliases = f"also called {', '.join(gpu.aliases)}" if gpu.aliases else ""
-    yield Section("", [f"{gpu.name}: datasheet {gpu.datasheet}, chip {facts.chip}", aliases])
+    yield Section("", [f"{gpu.name}: datasheet {gpu.gpu}, chip {gpu.chip}", aliases])
     rows = [
-        ["peak, float32", _rate(facts.peak_flops_per_s), "published"],
-        ["memory", units.format_bytes(device.memory_bytes), "published"],
+        ["peak, float32", _rate(gpu.peak_flops_per_s), "published"],
+        ["memory", units.format_bytes(gpu.memory_bytes), "published"],
         [
             "memory bandwidth",
-            units.format_bandwidth(facts.memory_bandwidth_bytes_per_s),
+            units.format_bandwidth(gpu.memory_bandwidth_bytes_per_s),
             "published",
         ],
-        ["launch of an op", units.format_ns(device.launch_overhead_ns), Basis.ASSUMED.value],
+        ["launch of an op", units.format_ns(gpu.launch_overhead_ns), gpu.launch_overhead_basis],
     ]
-    if device.matrix_flops_per_s is not None:
-        rows.insert(1, ["peak, TF32", _rate(device.matrix_flops_per_s), "published"])
-    for family, (basis, error) in family_bases(device).items():
+    if gpu.matrix_flops_per_s is not None:
+        rows.insert(1, ["peak, TF32", _rate(gpu.matrix_flops_per_s), "published"])
+    for each in gpu.kernels:
+        family = KernelFamily(each.family)
         what = _NO_RECORD.get(family) or f"{family.value} ({FAMILY_WORDS[family]})"
-        off = "" if error is None else f"{mean_error_text(error)} off"
-        rows.append([what, off, _BASIS_WORDS.get(basis, _ASSUMED)])
+        off = "" if each.mean_error is None else f"{mean_error_text(each.mean_error)} off"
+        rows.append([what, off, _BASIS_WORDS.get(KernelBasis(each.basis), _ASSUMED)])
     yield Table(("", "", ""), rows, names=(0, -1))
     links = f"links: {', '.join(gpu.links)} (the first is the default)"
     yield Section("", [links, *_note_and_sources(gpu.note, gpu.sources)])
 
 
-def _one_link(listed: gpu_facts.ListedLink) -> Iterator[Part]:
-    link = listed.link
+def _one_link(link: Link) -> Iterator[Part]:
     bandwidth = units.format_bandwidth(link.bandwidth_bytes_per_s)
     rows = [
-        ["latency", units.format_ns(link.latency_ns), listed.latency_basis.value],
-        ["bandwidth, one way", bandwidth, listed.bandwidth_basis.value],
+        ["latency", units.format_ns(link.latency_ns), link.latency_basis],
+        ["bandwidth, one way", bandwidth, link.bandwidth_basis],
     ]
-    yield listed.name
-    bridge = f"a bridge, which joins {listed.most_devices} devices"
+    yield link.name
+    bridge = f"a bridge, which joins {link.most_devices} devices"
     yield Section(
         "",
         [
             Table(("", "", ""), rows, names=(0, -1)),
-            bridge if listed.most_devices is not None else "",
-            *_note_and_sources(listed.note, listed.sources),
+            bridge if link.most_devices is not None else "",
+            *_note_and_sources(link.note, link.sources),
         ],
     )
 
 
-def _note_and_sources(note: str | None, sources: Sequence[gpu_facts.Source]) -> Iterator[Part]:
+def _note_and_sources(note: str | None, sources: Sequence[Sequence[str]]) -> Iterator[Part]:
     if note is not None:
         yield f"note: {note}"
-    of_each = [Section(f"{each.title}, {each.publisher}", [each.address]) for each in sources]
+    of_each = [Section(f"{title}, {by}", [address]) for title, by, address in sources]
     yield Section("sources:", of_each)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import MaxLen, MinLen
 
@@ -13,13 +13,12 @@ from placement_advisor.analysis.acceptance import AcceptanceCheck, CheckOutcome
 from placement_advisor.cost.gpu.assumed_times import family_bases
 from placement_advisor.files import contract
 from placement_advisor.graph.identities import Fingerprint
-from placement_advisor.machine import gpu_facts
+from placement_advisor.machine import presets
 from placement_advisor.machine.calibration import MemoryTiming
-from placement_advisor.machine.devices import Basis
 from placement_advisor.results.analysis import PUBLISHED_STEPS, PublishedSteps
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from placement_advisor.analysis import acceptance as seen
@@ -113,49 +112,69 @@ class Hardware:
     links: contract.Rows[Link]
 
     @classmethod
-    def of(cls, presets: Collection[str] | None) -> Hardware:
+    def of(cls, names: Collection[str] | None) -> Hardware:
         """Return what is published of some presets, of all without any."""
-
-        def is_wanted(name: str) -> bool:
-            return presets is None or name in presets
-
+        known = presets.hardware_figures()
+        gpus, links = (
+            [(name, row) for name, row in known[table].items() if names is None or name in names]
+            for table in ("devices", "links")
+        )
         return cls(
             schema_version=1,
             advisor_version=__version__,
             published_steps=PUBLISHED_STEPS,
-            devices=tuple(_gpu(gpu) for gpu in gpu_facts.listed_gpus() if is_wanted(gpu.name)),
-            links=tuple(_link(link) for link in gpu_facts.listed_links() if is_wanted(link.name)),
+            devices=tuple(_gpu(*each) for each in gpus),
+            links=tuple(_link(*each) for each in links),
         )
 
 
-def _gpu(gpu: gpu_facts.ListedGpu) -> Gpu:
-    device, facts = gpu.device, gpu.facts
-    return contract.like(
-        Gpu,
-        gpu,
-        gpu=gpu.datasheet,
-        chip=facts.chip,
-        multiprocessors=facts.multiprocessors,
-        peak_flops_per_s=facts.peak_flops_per_s,
+def _gpu(name: str, table: Mapping[str, Any]) -> Gpu:
+    known = presets.hardware_figures()
+    sheet, launches = known["gpus"][table["gpu"]], known["launches"]
+    device = presets.device_preset(name, name=name)
+    told = (sheet.get("note"), table.get("note"), f"launch of an op: {launches['note']}")
+    return Gpu(
+        name=name,
+        aliases=tuple(table.get("aliases", ())),
+        gpu=table["gpu"],
+        chip=sheet["chip"],
+        multiprocessors=sheet["multiprocessors"],
+        peak_flops_per_s=sheet["peak_flops_per_s"],
         matrix_flops_per_s=device.matrix_flops_per_s,
-        memory_bandwidth_bytes_per_s=facts.memory_bandwidth_bytes_per_s,
-        memory_bytes=device.memory_bytes,
+        memory_bandwidth_bytes_per_s=sheet["memory_bandwidth_bytes_per_s"],
+        memory_bytes=table["memory_bytes"],
         launch_overhead_ns=device.launch_overhead_ns,
-        launch_overhead_basis=Basis.ASSUMED,
-        kernels=[
+        launch_overhead_basis="assumed",
+        links=tuple(table["links"]),
+        kernels=tuple(
             Kernels(family=family.value, basis=basis.value, mean_error=error)
             for family, (basis, error) in family_bases(device).items()
-        ],
+        ),
+        note="; ".join(filter(None, told)),
+        sources=_sources([*sheet["sources"], *table["sources"], *launches["sources"]]),
     )
 
 
-def _link(listed: gpu_facts.ListedLink) -> Link:
-    return contract.like(
-        Link,
-        listed,
-        latency_ns=listed.link.latency_ns,
-        bandwidth_bytes_per_s=listed.link.bandwidth_bytes_per_s,
+def _link(name: str, table: Mapping[str, Any]) -> Link:
+    return Link(
+        name=name,
+        latency_ns=table["latency_ns"],
+        latency_basis=_basis("latency_ns", table),
+        bandwidth_bytes_per_s=table["bandwidth_bytes_per_s"],
+        bandwidth_basis=_basis("bandwidth_bytes_per_s", table),
+        most_devices=table.get("most_devices"),
+        note=table.get("note"),
+        sources=_sources(table["sources"]),
     )
+
+
+def _basis(figure: str, table: Mapping[str, Any]) -> Literal["measured", "assumed"]:
+    return "measured" if figure in table.get("measured", ()) else "assumed"
+
+
+def _sources(names: list[str]) -> tuple[tuple[str, ...], ...]:
+    known = presets.hardware_figures()["sources"]
+    return tuple(tuple(known[name]) for name in dict.fromkeys(names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -216,44 +216,39 @@ class MirroredTestbed:
         return self._testbed.plan.kind in testbeds.HAVE_WORKERS
 
     def _open(self) -> None:
+        try:
+            self._start_processes()
+        except TestbedError:
+            self.close()  # The others would wait for it for ever.
+            self._testbed.end_if_dead()  # It may need what has died, too.
+            raise
+
+    def _start_processes(self) -> None:
         plan = self._testbed.plan
+        self._children = ()
         if not self._is_of_workers:
             alone = Child("mirrored")
             self._children = (alone,)
             kind, count = plan.devices[0].kind, len(plan.devices)
-            opened = alone.call(
-                mirrored.open_devices, kind, count, time_limit_s=testbeds.START_LIMIT_S
-            )
-            expect(opened, partial(self._not_started, alone))
+            testbeds.at_start(alone, mirrored.open_devices, kind, count)
             return
         site = self._testbed.site
-        self._children = ()
-        try:
-            for i, device in enumerate(plan.devices):
-                self._children = (*self._children, site.fork(i, f"mirrored-{device.name}"))
-        except TestbedError:
-            self.close()
-            raise
-        addresses = site.join(self._children, None, self._not_started)
+        for i, device in enumerate(plan.devices):
+            self._children = (*self._children, site.fork(i, f"mirrored-{device.name}"))
+        addresses = site.join(self._children, None)
         opening = [
             (child, child.start(mirrored.open_worker, addresses, index, slot))
             for index, (child, slot) in enumerate(zip(self._children, plan.slots, strict=True))
         ]
         for child, begun in opening:
             answer = begun.wait(time_limit_s=testbeds.START_LIMIT_S, watch=self._needed())
-            expect(answer, partial(self._not_started, child))
+            expect(answer, partial(testbeds.NotStartedError, child))
 
     def _lost(self, error: TestbedError) -> CallFailure:
         """End all processes and return what to answer from now on."""
         self.close()
         self._failure = testbeds.crash_failure(error)
         return self._failure
-
-    def _not_started(self, child: Callee, failure: CallFailure) -> TestbedError:
-        """End the other processes, which would wait for it for ever, and return what to say."""
-        self.close()
-        self._testbed.end_if_dead()  # It may need what has died, too.
-        return TestbedError(f"{child.name} did not start: {failure.message}")
 
     def _needed(self) -> tuple[Callee, ...]:
         """Return the processes without which the others wait for ever."""

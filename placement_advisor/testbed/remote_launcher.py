@@ -12,19 +12,18 @@ from __future__ import annotations
 import secrets
 import tempfile
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.machine import testbed_plan, this_machine
 from placement_advisor.machine.clock_range import range_of_pings
-from placement_advisor.processes.calls import expect
 from placement_advisor.processes.children import Child
 from placement_advisor.profile.worker_steps import HostClocks
 from placement_advisor.remote_hosts import relay, remote_host
 from placement_advisor.remote_hosts.tls import new_secret
 from placement_advisor.testbed import testbed as testbeds
+from placement_advisor.tf.run import private_network
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,27 +80,23 @@ class RemoteLauncher(testbeds.ProcessLauncher):
         """Return a new process on the host of a device."""
         return self._hosts[self._host_of[device]].child(name)
 
-    def join(
-        self, workers: Sequence[Callee], client: Callee | None, not_started: testbeds.NotStarted
-    ) -> tuple[str, ...]:
+    def join(self, workers: Sequence[Callee], client: Callee | None) -> tuple[str, ...]:
         """Bring processes into one network; see `ProcessLauncher.join`."""
         if self._link is testbed_plan.HostLink.DIRECT:
-            return self._own_ports(workers, not_started)
-        self._start_relays(not_started)
+            return self._own_ports(workers)
+        self._start_relays()
         network = secrets.randbits(_NETWORK_BITS)
         ports = [testbeds.FIRST_PORT + i for i in range(len(workers))]
         for host in range(len(self._hosts)):
-            relay_here = self._relays[host]
             members = [w for i, w in enumerate(workers) if self._host_of[i] == host]
             near = tuple(p for i, p in enumerate(ports) if self._host_of[i] == host)
-            testbeds.join_private_network(members, not_started)
-            self._open(relay_here, members[0], network, near, self._far(ports, host), not_started)
+            testbeds.join_private_network(members)
+            _open(self._relays[host], members[0], network, near, self._far(ports, host))
         if client is not None and self._shares[0].is_here:
-            testbeds.join_network_of(workers[0], client, not_started)
+            testbeds.at_start(client, private_network.join, workers[0].pid)
         elif client is not None:
-            testbeds.join_private_network([client], not_started)
-            far = self._far(ports, None)
-            self._open(self._relays[None], client, network, (), far, not_started)
+            testbeds.join_private_network([client])
+            _open(self._relays[None], client, network, (), self._far(ports, None))
         return tuple(f"localhost:{port}" for port in ports)
 
     def carriers(self, device: int) -> tuple[int, ...]:
@@ -151,22 +146,16 @@ class RemoteLauncher(testbeds.ProcessLauncher):
             each.close()
         self._relays = {}
 
-    def _own_ports(
-        self, workers: Sequence[Callee], not_started: testbeds.NotStarted
-    ) -> tuple[str, ...]:
+    def _own_ports(self, workers: Sequence[Callee]) -> tuple[str, ...]:
         """Return addresses on the hosts' own network at which nobody listens yet."""
         addresses = []
         for host, share in enumerate(self._shares):
             members = [w for i, w in enumerate(workers) if self._host_of[i] == host]
-            first = members[0]
-            found = first.call(
-                this_machine.free_ports, len(members), time_limit_s=testbeds.START_LIMIT_S
-            )
-            ports = expect(found, partial(not_started, first))
+            ports = testbeds.at_start(members[0], this_machine.free_ports, len(members))
             addresses += [f"{share.address}:{port}" for port in ports]
         return tuple(addresses)
 
-    def _start_relays(self, not_started: testbeds.NotStarted) -> None:
+    def _start_relays(self) -> None:
         """Start those that do not run: all of them at first, later those that have died."""
         secret = self._secret = self._secret or new_secret()
         for number, (host, share) in enumerate(zip(self._hosts, self._shares, strict=True)):
@@ -174,10 +163,10 @@ class RemoteLauncher(testbeds.ProcessLauncher):
                 continue
             folder = host.new_folder("relay")
             process = host.child(f"relay-{share.name}")
-            self._relays[number] = _started(process, folder, secret, share.address, not_started)
+            self._relays[number] = _started(process, folder, secret, share.address)
         if not self._shares[0].is_here and not self._has_relay(None):
             folder = tempfile.mkdtemp(prefix="relay-", dir=self._scratch)
-            self._relays[None] = _started(Child("relay"), folder, secret, None, not_started)
+            self._relays[None] = _started(Child("relay"), folder, secret, None)
 
     def _has_relay(self, number: int | None) -> bool:
         """Return whether a relay runs; let go of one that has died."""
@@ -200,38 +189,20 @@ class RemoteLauncher(testbeds.ProcessLauncher):
                 found.append((port, self._shares[there].address, leads_to))
         return tuple(found)
 
-    @staticmethod
-    def _open(
-        relay_here: _RelayOfHost,
-        member: Callee,
-        network: int,
-        near: tuple[int, ...],
-        far: tuple[tuple[int, str, int], ...],
-        not_started: testbeds.NotStarted,
-    ) -> None:
-        opened = member.call(
-            relay.open_network,
-            relay_here.folder,
-            network,
-            near,
-            far,
-            time_limit_s=testbeds.START_LIMIT_S,
-        )
-        expect(opened, partial(not_started, member))
+
+def _open(
+    here: _RelayOfHost,
+    member: Callee,
+    network: int,
+    near: tuple[int, ...],
+    far: tuple[tuple[int, str, int], ...],
+) -> None:
+    testbeds.at_start(member, relay.open_network, here.folder, network, near, far)
 
 
-def _started(
-    process: Callee,
-    folder: str,
-    secret: bytes,
-    address: str | None,
-    not_started: testbeds.NotStarted,
-) -> _RelayOfHost:
+def _started(process: Callee, folder: str, secret: bytes, address: str | None) -> _RelayOfHost:
     try:
-        started = process.call(
-            relay.start, folder, secret, address, time_limit_s=testbeds.START_LIMIT_S
-        )
-        port = expect(started, partial(not_started, process))
+        port = testbeds.at_start(process, relay.start, folder, secret, address)
     except AdvisorError:
         process.close()
         raise

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,14 +28,12 @@ from placement_advisor.tf.run import private_network
 from placement_advisor.tf.step_limit import MOST_LIMIT_S, step_limit_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from placement_advisor.machine.clock_range import Ping
     from placement_advisor.processes.calls import Callee
 
     Pings = Mapping[str, Sequence[Ping]]
-    NotStarted = Callable[[Callee, CallFailure], TestbedError]
-    from collections.abc import Sequence
 
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.measurement.verification import Verification
@@ -44,6 +43,29 @@ if TYPE_CHECKING:
 # Starting a server takes 0.1 s; anything near this is a hang.
 START_LIMIT_S = 60.0
 FIRST_PORT = 20_000
+
+_Arguments = TypeVarTuple("_Arguments")
+_Returned = TypeVar("_Returned")
+
+
+class NotStartedError(TestbedError):
+    """A process of a testbed gave no answer while it started; ``failure`` says why."""
+
+    def __init__(self, process: Callee, failure: CallFailure) -> None:
+        super().__init__(f"{process.name} did not start: {failure.message}")
+        self.failure = failure
+
+
+def at_start(
+    process: Callee, function: Callable[[*_Arguments], _Returned], *args: *_Arguments
+) -> _Returned:
+    """Return what a process answers while it starts, which takes no time.
+
+    Raises:
+        NotStartedError: it gives no answer.
+    """
+    answer = process.call(function, *args, time_limit_s=START_LIMIT_S)
+    return expect(answer, partial(NotStartedError, process))
 
 
 class ProcessLauncher:
@@ -78,20 +100,18 @@ class ProcessLauncher:
         """
         return Child(name)
 
-    def join(
-        self, workers: Sequence[Callee], client: Callee | None, not_started: NotStarted
-    ) -> tuple[str, ...]:
+    def join(self, workers: Sequence[Callee], client: Callee | None) -> tuple[str, ...]:
         """Bring processes, one for each device, into one network; return the address of each there.
 
-        The client, if there is one, reaches them too. ``not_started`` returns what to raise for a
-        process that fails.
+        The client, if there is one, reaches them too.
 
         Raises:
-            TestbedError: a process fails, or the system lets us make no network.
+            NotStartedError: a process fails.
+            TestbedError: the system lets us make no network.
         """
         if self._open_ports:
             return tuple(f"127.0.0.1:{port}" for port in free_ports(len(workers)))
-        join_private_network([*workers, *([client] if client else [])], not_started)
+        join_private_network([*workers, *([client] if client else [])])
         return tuple(f"127.0.0.1:{FIRST_PORT + i}" for i in range(len(workers)))
 
     def carriers(self, device: int) -> tuple[int, ...]:
@@ -138,27 +158,17 @@ class ProcessLauncher:
         return worker_steps.ONE_CLOCK
 
 
-def join_private_network(processes: Sequence[Callee], not_started: NotStarted) -> None:
+def join_private_network(processes: Sequence[Callee]) -> None:
     """Bring processes of one machine into a new network of their own.
 
     Raises:
-        TestbedError: a process fails, or the system lets us make no network.
+        NotStartedError: a process fails.
+        TestbedError: the system lets us make no network.
     """
     first, *others = processes
-    created = first.call(private_network.create, time_limit_s=START_LIMIT_S)
-    expect(created, partial(not_started, first))
+    at_start(first, private_network.create)
     for each in others:
-        join_network_of(first, each, not_started)
-
-
-def join_network_of(member: Callee, process: Callee, not_started: NotStarted) -> None:
-    """Bring a process into the private network of another one on its machine.
-
-    Raises:
-        TestbedError: the process fails, or the system refuses.
-    """
-    joined = process.call(private_network.join, member.pid, time_limit_s=START_LIMIT_S)
-    expect(joined, partial(not_started, process))
+        at_start(each, private_network.join, first.pid)
 
 
 # TensorFlow reports a lost connection a little before the kernel reports the dead process.
@@ -188,9 +198,6 @@ def first_exit(children: Sequence[Callee], site: ProcessLauncher) -> CallFailure
             return failure
     return None
 
-
-_Arguments = TypeVarTuple("_Arguments")
-_Returned = TypeVar("_Returned")
 
 # The program that is the step as it was traced; a split of the batch is another one.
 STEP = "step"
@@ -250,24 +257,28 @@ class Testbed:
         """Why it cannot be built anew any more, None if it can."""
         return self.site.lost
 
-    @property
-    def process_ids(self) -> dict[str, int]:
-        """Process ids by name, of what runs now."""
-        return {child.name: child.pid for child in self._children()}
-
     def start(self) -> None:
         """Start all processes, unless they run already.
 
         Raises:
             TestbedError: a process does not come up.
         """
-        if self._client is not None:
-            return
-        self._client = Child("client")
+        if self._client is None:
+            with self._starting():
+                self._client = Child("client")
+                self._start(self._client)
+
+    @contextmanager
+    def _starting(self) -> Iterator[None]:
+        """End all processes if one of them, or a host, fails meanwhile."""
         try:
-            self._start(self._client)
+            yield
+        except NotStartedError as error:
+            self.close()
+            said = f"testbed {self.plan.kind}: {error.message}\n{error.failure.output_tail}"
+            raise TestbedError(said.rstrip()) from None
         except AdvisorError:
-            self.close()  # A host is gone, say, and others have begun.
+            self.close()
             raise
 
     def _start(self, client: Child) -> None:
@@ -283,10 +294,7 @@ class Testbed:
             target, host = "", f"{local}CPU:0"
             logical = count if kind == "CPU" else 0
         names = dict(zip((d.name for d in self.plan.devices), devices, strict=True))
-        opened = client.call(
-            runner.open_runner, target, names, host, logical, time_limit_s=START_LIMIT_S
-        )
-        expect(opened, partial(self._not_started, client))
+        at_start(client, runner.open_runner, target, names, host, logical)
         for name, program in self._programs.items():
             self._open(client, name, *program)
 
@@ -298,7 +306,8 @@ class Testbed:
         """
         self._programs[name] = str(bundle), graph
         if self._client is not None:
-            self._open(self._client, name, str(bundle), graph)
+            with self._starting():
+                self._open(self._client, name, str(bundle), graph)
 
     def prepare(
         self, label: str, device_of: Mapping[str, str], program: str
@@ -389,10 +398,7 @@ class Testbed:
     def _open(self, client: Child, name: str, bundle: str, graph: OpGraph) -> None:
         # Over a slow network a step may take minutes, whatever its ops do.
         limit_s = MOST_LIMIT_S if self.plan.hosts else step_limit_s(graph)
-        opened = client.call(
-            runner.open_program, name, bundle, graph, limit_s, time_limit_s=START_LIMIT_S
-        )
-        expect(opened, partial(self._not_started, client))
+        at_start(client, runner.open_program, name, bundle, graph, limit_s)
 
     def _children(self) -> tuple[Callee, ...]:
         return (*self._workers, self._client) if self._client else self._workers
@@ -414,31 +420,20 @@ class Testbed:
         first = self.plan.slots[0]
         if first.is_core and (not self.plan.hosts or self.plan.hosts[0].is_here):
             # On a core that has slept, the client took up to 3 ms longer to begin and end a step.
-            pinned = client.call(
-                os.sched_setaffinity, 0, {first.number}, time_limit_s=START_LIMIT_S
-            )
-            expect(pinned, partial(self._not_started, client))
+            at_start(client, os.sched_setaffinity, 0, {first.number})
         for i, device in enumerate(self.plan.devices):
             self._workers = (*self._workers, self.site.fork(i, device.name))
-        addresses = self.site.join(self._workers, client, self._not_started)
+        addresses = self.site.join(self._workers, client)
         serving = [
             child.start(runner.serve, addresses, i, slot, self.site.carriers(i))
             for i, (child, slot) in enumerate(zip(self._workers, self.plan.slots, strict=True))
         ]
         for child, begun, device in zip(self._workers, serving, self.plan.devices, strict=True):
             answer = begun.wait(time_limit_s=START_LIMIT_S)
-            token = expect(answer, partial(self._not_started, child))
+            token = expect(answer, partial(NotStartedError, child))
             if token is not None:
                 self.core_clocks[device.name] = token
         return addresses
-
-    def _not_started(self, child: Callee, failure: CallFailure) -> TestbedError:
-        """End the other processes, which are of no use, and return what to say."""
-        self.close()
-        return TestbedError(
-            f"testbed {self.plan.kind}: {child.name} did not start: {failure.message}"
-            f"\n{failure.output_tail}".rstrip()
-        )
 
 
 def fetched_profiles(

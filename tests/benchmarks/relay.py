@@ -44,11 +44,11 @@ def main():
             own.mkdir()
             ports.append(relay.do("start_relay", str(own), secret, network.address(host)))
         for worker in workers:
-            worker.do("make_network")
+            worker.do("private_network.create")
         far = [(PORT, network.address("h1"), ports[1])]
         workers[1].do("serve_bytes", PORT)
-        workers[1].do("open_network", str(folders[1]), NETWORK, [PORT], [])
-        workers[0].do("open_network", str(folders[0]), NETWORK, [], far)
+        workers[1].do("relay.open_network", str(folders[1]), NETWORK, [PORT], [])
+        workers[0].do("relay.open_network", str(folders[0]), NETWORK, [], far)
         plain[1].do("serve_bytes", PORT)
         heads = ("bytes", "plain us", "relay us", "relay Gbit/s")
         print("".join(f"{head:>16}" for head in heads))

@@ -15,7 +15,7 @@ import pytest
 from cli_answers import analysed, refusal
 from command_runs import Command, run_here
 from real_runs import needs_workers
-from watched_testbed import Watch, WatchedTestbed, kill
+from watched_testbed import Watch, WatchedTestbed, kill, process_ids
 
 from placement_advisor import defaults
 from placement_advisor.analysis import analyze as analyze_stages
@@ -326,7 +326,7 @@ def test_a_worker_killed_in_the_middle_of_a_step_costs_its_candidate_alone_and_a
 
 
 def pause(testbed):
-    pid = testbed.process_ids["worker:1"]
+    pid = process_ids(testbed)["worker:1"]
     os.kill(pid, signal.SIGSTOP)
     threading.Timer(1.0, os.kill, (pid, signal.SIGCONT)).start()
 

@@ -105,14 +105,6 @@ def names(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-def test_content_appears_only_at_the_end(tmp_path):
-    folder = tmp_path / "deep" / "out"
-    with output_folder(folder) as staging:
-        (staging / "analysis.json").write_text("{}")
-        assert not (folder / "analysis.json").exists()
-    assert names(folder) == ["analysis.json"]
-
-
 def test_a_failure_leaves_no_folder_or_the_earlier_analysis(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         fail(tmp_path / "deep" / "out", KeyboardInterrupt())

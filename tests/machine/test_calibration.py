@@ -2,8 +2,7 @@
 
 import json
 import os
-from dataclasses import fields, replace
-from itertools import permutations
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -55,47 +54,6 @@ def document():
     return json.loads(CALIBRATION.save("f", testbed="workers").read_text())
 
 
-def times():
-    return st.integers(0, 10**12)
-
-
-@st.composite
-def calibrations(draw):
-    names = draw(st.lists(st.text(max_size=5), min_size=2, max_size=3, unique=True))
-    pair = st.sampled_from(list(permutations(names, 2)))
-    copy = st.builds(
-        CopyTiming,
-        size_bytes=times(),
-        copy_ns=st.integers(-(10**9), 10**12),
-        send_ns=st.none() | times(),
-        receive_ns=st.none() | times(),
-    )
-    meeting = st.builds(
-        BothWaysTiming,
-        size_bytes=times(),
-        one_way_ns=st.integers(-(10**9), 10**12),
-        both_ways_ns=st.integers(-(10**9), 10**12),
-    )
-    return Calibration(
-        links={
-            ends: draw(st.lists(copy, max_size=2).map(tuple)) for ends in permutations(names, 2)
-        },
-        both_ways=draw(st.dictionaries(pair, meeting, max_size=2)),
-        step_overhead_ns=draw(times()),
-        partition_overhead_ns=draw(times()),
-        remote_ns=draw(times()),
-        quantum_ns=draw(times()),
-        wake_ns=draw(times()),
-        op_ns=draw(times()),
-        reference_ns={name: draw(times()) for name in names},
-        reference_p90={name: draw(st.floats(0, 100)) for name in names},
-        memory=draw(
-            st.none()
-            | st.builds(MemoryTiming, bytes_per_s=st.floats(1, 1e12), ratio=st.floats(1, 100))
-        ),
-    )
-
-
 def test_a_calibration_is_kept_under_its_fingerprint_alone_and_replaced_by_a_newer_one():
     CALIBRATION.save("f", testbed="workers")
     assert stored_calibration("g") is None
@@ -105,16 +63,24 @@ def test_a_calibration_is_kept_under_its_fingerprint_alone_and_replaced_by_a_new
     assert list(path.parent.iterdir()) == [path]
 
 
-@given(calibration=calibrations())
-def test_any_calibration_loads_back_equal(tmp_path_factory, calibration):
+@given(names=st.lists(st.text(max_size=5), min_size=2, max_size=2, unique=True))
+def test_a_calibration_loads_back_equal_whatever_devices_are_called(tmp_path_factory, names):
+    called = dict(zip(ENDS, names, strict=True))
+
+    def by_pair(figures):
+        return {(called[a], called[b]): figure for (a, b), figure in figures.items()}
+
+    calibration = replace(
+        CALIBRATION,
+        links=by_pair(CALIBRATION.links),
+        both_ways=by_pair(CALIBRATION.both_ways),
+        reference_ns={called[name]: time for name, time in CALIBRATION.reference_ns.items()},
+        reference_p90={called[name]: time for name, time in CALIBRATION.reference_p90.items()},
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         calibration.save("f", testbed="workers")
         assert stored_calibration("f") == calibration
-
-
-# A testbed of several hosts is kept by host.
-IN_FILE = [field.name for field in fields(Calibration) if field.name != "network"]
 
 
 def test_the_cache_directory_is_the_one_that_the_system_names(cache, tmp_path, monkeypatch):
@@ -137,27 +103,14 @@ def test_without_a_home_nothing_is_kept_nor_looked_for_in_the_current_folder(tmp
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("field", [name for name in IN_FILE if name != "memory"])
-def test_a_file_without_a_field_is_as_good_as_none(field):
-    content = document()
-    del content[field]
-    calibration_file("f").write_text(json.dumps(content))
-    assert stored_calibration("f") is None
-    assert kept_calibrations() == ()
-
-
 @pytest.mark.parametrize(
     ("field", "wrong"),
     [
         ("op_ns", -1),
-        ("op_ns", 2**61),
-        ("both_ways", {PAIR: {"size_bytes": 2**62, "one_way_ns": 1, "both_ways_ns": 1}}),
         ("reference_p90", {"worker:0": 1.0}),
-        ("reference_p90", {"worker:0": 1.0, "worker:1": -1}),
         ("links", {}),
         ("reference_ns", {"worker:0": 1}),
         ("links", {PAIR: []}),
-        ("links", {PAIR: [{"size_bytes": 1, "copy_ns": 2}]}),
         ("both_ways", {'["a", "a"]': TURNS}),
         ("both_ways", {'["worker:0"]': TURNS}),
         ("both_ways", {"[" * 5_000: TURNS}),
@@ -168,13 +121,6 @@ def test_a_file_without_a_field_is_as_good_as_none(field):
 def test_a_damaged_file_is_as_good_as_none(field, wrong):
     content = document() | {field: wrong}
     calibration_file("f").write_text(json.dumps(content))
-    assert stored_calibration("f") is None
-
-
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff\xfe", b"null", b'{"op_ns": NaN}'])
-def test_a_file_that_is_no_document_is_as_good_as_none(data):
-    path = CALIBRATION.save("f", testbed="workers")
-    path.write_bytes(data)
     assert stored_calibration("f") is None
     assert kept_calibrations() == ()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.cluster_file import cluster_as_toml, load_cluster, read_cluster
 from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
-from placement_advisor.machine.presets import device_preset, link_preset, read_hardware
+from placement_advisor.machine.presets import device_preset, link_preset
 
 TEXT = """\
 # A desk: two uneven cards, the second overclocked.
@@ -237,12 +237,6 @@ def test_a_file_is_loaded_and_named_in_errors(tmp_path):
     for absent in (tmp_path / "no.toml", tmp_path):
         with pytest.raises(AdvisorError, match=str(absent)):
             load_cluster(absent)
-
-
-@pytest.mark.parametrize("text", ["2xK80", "GTX1080Ti+GTX1080-PCIe3", "2x(2xV100)-Ethernet10"])
-def test_described_machines_can_be_stored(text):
-    cluster = read_hardware(text)
-    assert read(cluster_as_toml(cluster)) == cluster
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.gpu_facts import facts_of_card, gpu_facts, gpus_with_facts
-from placement_advisor.machine.presets import device_preset, hardware_figures
+from placement_advisor.machine.presets import hardware_figures
 
 
 def test_datasheets_are_those_of_presets_by_name_and_chip():
@@ -21,20 +21,9 @@ def test_datasheets_are_those_of_presets_by_name_and_chip():
         gpu_facts("V100")
 
 
-@pytest.mark.parametrize("preset", hardware_figures()["devices"])
-def test_a_preset_names_the_datasheet_of_its_card(preset):
-    device = device_preset(preset, name="GPU:0")
-    facts = gpu_facts(device.gpu)
-    assert facts.peak_flops_per_s == device.peak_flops_per_s
-    assert facts.memory_bandwidth_bytes_per_s == device.memory_bandwidth_bytes_per_s
-
-
 @pytest.mark.parametrize("name", gpus_with_facts())
-def test_the_peak_is_that_of_whole_multiprocessors_at_a_plausible_clock(name):
+def test_matrix_units_do_a_power_of_two_as_many_flops(name):
     facts = gpu_facts(name)
-    lanes = {3.7: 192, 6.0: 64, 7.0: 64, 7.5: 64, 8.0: 64}.get(facts.capability, 128)
-    clock_hz = facts.peak_flops_per_s / (2 * lanes * facts.multiprocessors)
-    assert 0.8e9 < clock_hz < 2.6e9
     # Units do a power of two as many; H100's are rated at a clock that is 8 % lower.
     for peak in filter(None, (facts.tf32_flops_per_s, facts.half_flops_per_s)):
         doublings = log2(peak / facts.peak_flops_per_s)

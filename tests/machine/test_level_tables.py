@@ -5,8 +5,6 @@ from math import inf
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.cluster_file import (
@@ -107,31 +105,6 @@ def test_figures_beside_a_preset_override_it(read):
     (nearer,) = read(f"{level}latency_ns = 5_000\n").levels
     assert nearer.message_ns == 5_000
     assert nearer.bandwidth_bytes_per_s == preset.bandwidth_bytes_per_s
-
-
-RINGS = st.builds(
-    Ring,
-    members=st.integers(1, 9),
-    bandwidth_bytes_per_s=st.floats(1e6, 1e15),
-    core_bandwidth_bytes_per_s=st.just(inf) | st.floats(1e6, 1e18),
-    message_ns=st.integers(0, 10**11),
-    has_trees=st.just(True),
-)
-
-
-@given(levels=st.lists(RINGS, max_size=4))
-def test_figures_are_read_as_they_are_written(levels, tmp_path_factory):
-    tables = ""
-    for level in levels:
-        tables += (
-            f"[[levels]]\nunits = {level.members}\nlatency_ns = {level.message_ns}\n"
-            f"bandwidth_bytes_per_s = {level.bandwidth_bytes_per_s!r}\n"
-        )
-        if level.core_bandwidth_bytes_per_s < inf:
-            tables += f"core_bandwidth_bytes_per_s = {level.core_bandwidth_bytes_per_s!r}\n"
-    path = tmp_path_factory.getbasetemp() / "levels.toml"
-    path.write_text(HOST + tables, encoding="utf-8")
-    assert load_machine(path).levels == tuple(levels)
 
 
 @pytest.mark.parametrize(

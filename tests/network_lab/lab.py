@@ -6,20 +6,18 @@
 
 Hosts are called h0, h1, … and know each other by these names. Each has a network, a host name and
 a view of /sys of its own; files and processes are those of the machine. The rate holds for each
-host's cable, both ways. The *delay* is what it takes to reach a host, one way; any delay, 0
-included, is made by a switch in user space (`packet_switch.py`), no delay by the kernel's bridge
-and `tbf`.
+host's cable, both ways, by the kernel's `tbf`. The *delay* is what it takes to reach a host, one
+way; any delay, 0 included, is made by a switch in user space (`packet_switch.py`), no delay by the
+kernel's bridge.
 
 Works as root, and without where users may make namespaces. Whatever runs on a host ends with the
 lab, also what it has started in turn and what has moved to a network of its own there.
 
-Left out: loss, jitter, routes. A burst of `_BURST_NS` passes the bridge at once. On two cores
-copies of 16 MiB kept to the rate within 5 % up to 1 Gbit/s by the bridge, which cuts every frame up
-for it, and up to 3 Gbit/s by the packet switch.
+Left out: loss, jitter, routes. A burst of `_BURST_NS` passes at once. On two cores copies of 16 MiB
+kept to the rate within 5 % up to 1 Gbit/s by the bridge, which cuts every frame up for it.
 """
 
 import contextlib
-import json
 import subprocess
 import sys
 import tempfile
@@ -42,13 +40,17 @@ _CALL_LIMIT_S = 60.0
 class Lab:
     """A running network."""
 
-    def __init__(self, folder, keepers, *, delays):
-        """Connect hosts; ``delays`` says that the switch is to be one that has them."""
+    def __init__(self, folder, keepers, delay_ns):
+        """Connect hosts by a switch with a delay, None for a bridge."""
         self._folder, self._keepers = folder, keepers
         self.hosts = tuple(name for name in keepers if name != _SWITCH)
         self._started = []
-        self._connect(bridged=not delays)
-        self._switch = self._packet_switch() if delays else None
+        self._connect(bridged=delay_ns is None)
+        if delay_ns is not None:
+            program = [sys.executable, "-I", "-S", str(_SWITCH_PROGRAM), str(delay_ns)]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            switch = self.run(_SWITCH, [*program, *self.hosts], **pipes)
+            assert switch.stdout.readline() == "ready\n"
 
     @property
     def launcher(self):
@@ -131,36 +133,16 @@ class Lab:
             ]
             self.call(host, ["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
 
-    def _packet_switch(self):
-        return self.run(
-            _SWITCH,
-            [sys.executable, "-I", "-S", str(_SWITCH_PROGRAM), *self.hosts],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def shape(self, rate_bit_per_s, delay_ns):
-        """Give each cable a rate, None for no limit, and a delay, None if the kernel switches."""
-        for host in self.hosts:
-            if self._switch is None:
-                self._shape_by_kernel(host, rate_bit_per_s)
-                continue
-            asked = {"port": host, "rate_bit_per_s": rate_bit_per_s, "delay_ns": delay_ns}
-            self._switch.stdin.write(json.dumps(asked | {"queue_bytes": _QUEUE_BYTES}) + "\n")
-            self._switch.stdin.flush()
-            if not self._switch.stdout.readline():
-                raise RuntimeError(f"the packet switch ended with {self._switch.wait()}")
-
-    def _shape_by_kernel(self, host, rate_bit_per_s):
-        for where, interface in ((host, _INTERFACE), (_SWITCH, host)):
-            root = ["qdisc", "replace", "dev", interface, "root"]
-            if rate_bit_per_s is None:
-                self.call(where, ["tc", *root, "noqueue"])
-                continue
+    def shape(self, rate_bit_per_s):
+        """Give each cable a rate, None for no limit."""
+        queue = "noqueue"
+        if rate_bit_per_s is not None:
             burst_bytes = max(_LEAST_BURST_BYTES, round(rate_bit_per_s * _BURST_NS / 8e9))
-            shaped = f"tbf rate {rate_bit_per_s:.0f}bit burst {burst_bytes}b limit {_QUEUE_BYTES}b"
-            self.call(where, ["tc", *root, *shaped.split()])
+            queue = f"tbf rate {rate_bit_per_s:.0f}bit burst {burst_bytes}b limit {_QUEUE_BYTES}b"
+        for host in self.hosts:
+            for where, interface in ((host, _INTERFACE), (_SWITCH, host)):
+                replaced = ["tc", "qdisc", "replace", "dev", interface, "root"]
+                self.call(where, [*replaced, *queue.split()])
 
 
 @contextlib.contextmanager
@@ -188,9 +170,9 @@ def lab(*, hosts=2, rate_bit_per_s=None, delay_ns=None):
         enter = folder / "on"
         enter.write_text(ENTER)
         enter.chmod(0o755)
-        network = Lab(folder, keepers, delays=delay_ns is not None)
+        network = Lab(folder, keepers, delay_ns)
         stack.callback(network.close)
-        network.shape(rate_bit_per_s, delay_ns)
+        network.shape(rate_bit_per_s)
         yield network
 
 

@@ -11,10 +11,11 @@ import subprocess
 import sys
 import threading
 import time
+from operator import attrgetter
 
 from placement_advisor.remote_hosts import relay
 from placement_advisor.remote_hosts.tls import client_context
-from placement_advisor.tf.run import private_network
+from placement_advisor.tf.run import private_network  # noqa: F401 - asked for by name
 
 _LIMIT_S = 15.0
 _CHUNK_BYTES = 1 << 18
@@ -36,10 +37,10 @@ class Agent:
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
-        self.pid = self.do("own_pid")
+        self.pid = self.do("os.getpid")
 
     def do(self, name, *args):
-        """Run a function of this module there and return what it returns; as text if it raises."""
+        """Run a function that this module knows there, and return what it returns or raises."""
         self._process.stdin.write(json.dumps([name, args]) + "\n")
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
@@ -47,10 +48,6 @@ class Agent:
     def end(self):
         with self._process:
             self._process.kill()
-
-
-def own_pid():
-    return os.getpid()
 
 
 def user_namespace():
@@ -61,26 +58,10 @@ def start_relay(folder, secret, address):
     return relay.start(folder, secret.encode(), address)
 
 
-def make_network():
-    private_network.create()
-
-
-def join_network(pid):
-    private_network.join(pid)
-
-
-def open_network(folder, network, near, far):
-    relay.open_network(folder, network, tuple(near), tuple((p, a, q) for p, a, q in far))
-
-
-def serve(port, name):
-    """Answer each message with this name before it; on every interface, as TensorFlow does."""
+def _serve(port, answer):
+    """Answer connections in the background; on every interface, as TensorFlow does."""
     listening = socket.create_server(("0.0.0.0", port))
-
-    def answer(connection):
-        with connection:
-            while said := connection.recv(1_000):
-                connection.sendall(f"{name}: ".encode() + said)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def accept():
         while True:
@@ -88,6 +69,17 @@ def serve(port, name):
             threading.Thread(target=answer, args=(connection,), daemon=True).start()
 
     threading.Thread(target=accept, daemon=True).start()
+
+
+def serve(port, name):
+    """Answer each message with this name before it."""
+
+    def answer(connection):
+        with connection:
+            while said := connection.recv(1_000):
+                connection.sendall(f"{name}: ".encode() + said)
+
+    _serve(port, answer)
 
 
 def ask(address, port, message):
@@ -136,8 +128,6 @@ def tell_tls(address, port, secret, newest, message):
 
 def serve_bytes(port):
     """Take as many bytes as each message says first, and answer with one."""
-    listening = socket.create_server(("0.0.0.0", port))
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def take(connection):
         buffer = bytearray(_CHUNK_BYTES)
@@ -148,12 +138,7 @@ def serve_bytes(port):
                     left -= reading.readinto(memoryview(buffer)[: min(left, _CHUNK_BYTES)])
                 connection.sendall(b"k")
 
-    def accept():
-        while True:
-            connection, _ = listening.accept()
-            threading.Thread(target=take, args=(connection,), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
+    _serve(port, take)
 
 
 def times_ns(address, port, size_bytes, repetitions):
@@ -180,7 +165,7 @@ def listening_ports():
 
 def _answer(name, args):
     try:
-        return globals()[name](*args)
+        return attrgetter(name)(sys.modules[__name__])(*args)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 

@@ -107,33 +107,11 @@ def test_a_command_elsewhere_reaches_them_too_and_says_so_in_words(desk):
     assert ran.stdout.endswith("next: advisor analyze MODEL.py, with these hosts\n")
 
 
-def test_two_versions_of_tensorflow_are_one_error(desk):
-    launch = desk.launch(tensorflow="1.15.0")
-    content = desk.told("--hosts", "localhost:1,h1:1", launch=launch)
-    (versions,) = problems(content).items()
-    assert versions[0] == "versions"
-    assert versions[1].startswith("host h1 has TensorFlow 1.15.0, this machine TensorFlow 2.")
-    assert content["hosts"][1]["versions"]["tensorflow"] == "1.15.0"
-    assert content["next"] == "install one version on both"
-    assert content["ways"] == []
-
-
 def test_an_address_that_a_host_does_not_have_is_told(desk):
     content = desk.told("--hosts", "localhost:1,h1:1@10.77.0.77")
     found = problems(content)
     assert found["address"].startswith("10.77.0.77 is on no interface of that host")
     assert "cannot listen at 10.77.0.77" in found["ways"]
-
-
-def test_two_frame_sizes_are_worth_a_note(desk):
-    desk.network.call("h1", ["ip", "link", "set", "eth0", "mtu", "1400"])
-    try:
-        content = desk.told("--hosts", "localhost:1,h1:1")
-    finally:
-        desk.network.call("h1", ["ip", "link", "set", "eth0", "mtu", "1500"])
-    (mtu,) = (check for check in content["checks"] if check["name"] == "MTU")
-    assert mtu["state"] == "note"
-    assert mtu["finding"].startswith("1,500 bytes on localhost, 1,400 bytes on h1")
 
 
 @pytest.mark.slow

@@ -121,21 +121,6 @@ def test_a_sender_must_wait_for_a_receiver_that_does_not_read(chain):
         chain.left.sendall(bytes(most))
 
 
-def test_a_thousand_questions_and_answers_lose_none(chain):
-    def answer():
-        while said := chain.right.recv(100):
-            chain.right.sendall(said)
-
-    answering = threading.Thread(target=answer)
-    answering.start()
-    for number in range(1_000):
-        asked = f"question {number}".encode()
-        chain.left.sendall(asked)
-        assert chain.left.recv(100) == asked
-    chain.left.shutdown(socket.SHUT_WR)
-    answering.join()
-
-
 @pytest.mark.parametrize("breaks", ["near", "wire"])
 def test_a_connection_that_breaks_breaks_the_other_one(chain, breaks):
     chain.left.sendall(b"x")

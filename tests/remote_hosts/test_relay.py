@@ -30,12 +30,14 @@ class Host:
         self.relay_port = self.relay.do("start_relay", str(self.folder), secret, self.address)
         assert isinstance(self.relay_port, int), self.relay_port
         self.worker = Agent(network, self.name, privileges=privileges)
-        assert self.worker.do("make_network") is None
+        assert self.worker.do("private_network.create") is None
         assert self.worker.do("serve", self.own_port, self.name) is None
 
     def open_to(self, *others):
         far = [(other.own_port, other.address, other.relay_port) for other in others]
-        opened = self.worker.do("open_network", str(self.folder), NETWORK, [self.own_port], far)
+        opened = self.worker.do(
+            "relay.open_network", str(self.folder), NETWORK, [self.own_port], far
+        )
         assert opened is None, opened
 
     def end(self):
@@ -96,10 +98,10 @@ def test_so_they_do_where_a_network_of_ones_own_takes_a_user_namespace(network, 
     # A door may be a process of its own as well, which joins the network.
     apart = Agent(network, a.name, privileges=False)
     assert apart.do("user_namespace") != a.worker.do("user_namespace")
-    assert apart.do("join_network", a.worker.pid) is None
+    assert apart.do("private_network.join", a.worker.pid) is None
     assert apart.do("user_namespace") == a.worker.do("user_namespace")
     far = [(b.own_port, b.address, b.relay_port)]
-    assert apart.do("open_network", str(a.folder), NETWORK, [a.own_port], far) is None
+    assert apart.do("relay.open_network", str(a.folder), NETWORK, [a.own_port], far) is None
     b.open_to(a)
     assert a.worker.do("ask", "127.0.0.1", 20_001, "from a") == "h1: from a"
     assert b.worker.do("ask", "127.0.0.1", 20_000, "from b") == "h0: from b"
@@ -192,10 +194,10 @@ def test_a_relay_serves_several_networks_that_use_the_same_ports(network, pair):
     a, b = pair
     second = [Agent(network, host.name) for host in (a, b)]
     for host, agent, other in zip((a, b), second, (b, a), strict=True):
-        agent.do("make_network")
+        agent.do("private_network.create")
         agent.do("serve", host.own_port, f"second of {host.name}")
         far = [(other.own_port, other.address, other.relay_port)]
-        opened = agent.do("open_network", str(host.folder), NETWORK + 1, [host.own_port], far)
+        opened = agent.do("relay.open_network", str(host.folder), NETWORK + 1, [host.own_port], far)
         assert opened is None, opened
     assert second[0].do("ask", "127.0.0.1", 20_001, "x") == "second of h1: x"
     assert a.worker.do("ask", "127.0.0.1", 20_001, "x") == "h1: x"
@@ -207,8 +209,8 @@ def test_a_relay_serves_several_networks_that_use_the_same_ports(network, pair):
 def test_a_second_door_of_a_network_that_is_open_is_refused(network, pair):
     a, _ = pair
     again = Agent(network, a.name)
-    again.do("make_network")
-    said = again.do("open_network", str(a.folder), NETWORK, [20_000], [])
+    again.do("private_network.create")
+    said = again.do("relay.open_network", str(a.folder), NETWORK, [20_000], [])
     assert said.startswith("TestbedError: the relay to other hosts does not work"), said
     again.end()
 
@@ -221,9 +223,9 @@ def test_a_relay_without_an_address_leads_outwards_and_listens_nowhere(
     assert only_out.do("start_relay", str(tmp_path), secret, None) is None
     assert only_out.do("listening_ports") == []
     client = Agent(network, "h2")
-    client.do("make_network")
+    client.do("private_network.create")
     far = [(20_001, b.address, b.relay_port)]
-    assert client.do("open_network", str(tmp_path), NETWORK, [], far) is None
+    assert client.do("relay.open_network", str(tmp_path), NETWORK, [], far) is None
     assert client.do("ask", "127.0.0.1", 20_001, "x") == "h1: x"
     for agent in (only_out, client):
         agent.end()
@@ -291,11 +293,11 @@ def test_a_full_line_of_ten_mbit_breaks_nothing_not_even_what_is_idle(secret, tm
         assert a.worker.do("keep_asking", "127.0.0.1", 20_001, "before") == "h1: before"
         second = [Agent(slow, host.name) for host in (a, b)]
         for agent in second:
-            agent.do("make_network")
+            agent.do("private_network.create")
         second[1].do("serve_bytes", 20_001)
-        second[1].do("open_network", str(b.folder), NETWORK + 1, [20_001], [])
+        second[1].do("relay.open_network", str(b.folder), NETWORK + 1, [20_001], [])
         far = [(20_001, b.address, b.relay_port)]
-        second[0].do("open_network", str(a.folder), NETWORK + 1, [], far)
+        second[0].do("relay.open_network", str(a.folder), NETWORK + 1, [], far)
         # Four times 6 MB, which take 20 s: more than twice what a dead path is given.
         (took_ns,) = second[0].do("times_ns", "127.0.0.1", 20_001, 6_000_000, 1)
         assert took_ns > 4e9

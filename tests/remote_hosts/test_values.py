@@ -83,12 +83,9 @@ def kinds(value):
     return type(value)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.0, 5e-324, 2**70, -(10**40)])
-def test_numbers_that_json_may_not_have_come_back(value):
-    assert repr(decode(encode(value))) == repr(value)
-
-
-def test_half_characters_views_and_errors_come_back():
+def test_what_json_may_not_have_half_characters_views_and_errors_come_back():
+    numbers = [math.nan, math.inf, -math.inf, -0.0, 5e-324, 2**70, -(10**40)]
+    assert repr(decode(encode(numbers))) == repr(numbers)
     for name in ("\udcff.py", "\ud83d\ude00", "é\ud800"):
         assert decode(encode(name)) == name
     assert decode(encode(MappingProxyType({"a": 1}))) == {"a": 1}

@@ -33,8 +33,8 @@ class Asked:
 
     def processes(self):
         """Return process ids by name, those of relays too."""
-        relays = {each.name: each.pid for each in self._testbed.site.relays}
-        return {**self._testbed.process_ids, **relays}
+        running = (*self._testbed._children(), *self._testbed.site.relays)
+        return {each.name: each.pid for each in running}
 
     def copy(self):
         """Time copies between both hosts, which takes some seconds."""

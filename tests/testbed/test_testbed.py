@@ -1,4 +1,3 @@
-import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,7 @@ from placement_advisor.machine.testbed_plan import (
     plan_hosts,
     plan_testbed,
 )
-from placement_advisor.machine.this_machine import core_slots, gpu_slots, usable_cores
+from placement_advisor.machine.this_machine import core_slots, gpu_slots
 from placement_advisor.processes.calls import CallFailure, FailureCause, RemoteModule
 from placement_advisor.processes.children import ChildError
 from placement_advisor.testbed import testbed as testbed_module
@@ -55,15 +54,6 @@ def test_enough_gpus_are_preferred(two_cores, monkeypatch):
     assert plan.kind is TestbedKind.GPUS
     assert [device.name for device in plan.devices] == ["GPU:0", "GPU:1"]
     assert not plan.stand_in
-
-
-def test_a_process_held_to_one_cpu_has_one_core():
-    allowed = os.sched_getaffinity(0)
-    try:
-        os.sched_setaffinity(0, {max(allowed)})
-        assert usable_cores() == (max(allowed),)
-    finally:
-        os.sched_setaffinity(0, allowed)
 
 
 class FakeChild:
@@ -161,7 +151,7 @@ def test_a_worker_that_does_not_start_is_named_and_nothing_is_left(
         TestbedError, match=r"worker:\d did not start: worker:\d exited with status 5"
     ):
         testbed.start()
-    assert testbed.process_ids == {}
+    assert testbed._children() == ()
     assert children_left() == []
 
 
@@ -215,7 +205,7 @@ def test_gpus_of_hosts_are_tasks_that_see_one_each(tmp_path, monkeypatch):
         def fork(self, device, name):
             return Asked(name, asked)
 
-        def join(self, workers, client, not_started):
+        def join(self, workers, client):
             return "localhost:20000", "localhost:20001"
 
     monkeypatch.setattr(testbed_module, "Child", lambda name: Asked(name, asked))

@@ -53,9 +53,7 @@ def wrong(relative_difference):
 class FakeTestbed:
     """Answers as told: ``cues`` maps (function, label, how many times before) to an answer."""
 
-    plan = TestbedPlan(
-        kind=TestbedKind.GPUS, devices=(), slots=(), stand_in=False, description="", not_run=None
-    )
+    plan = TestbedPlan(kind=TestbedKind.GPUS, devices=(), stand_in=False, description="")
 
     def __init__(self, cues, *, starts=99):
         self.cues, self.starts_left = cues, starts

@@ -9,12 +9,9 @@ from unittest.mock import patch
 import tensorflow as tf
 
 from placement_advisor.machine.calibration import CopyTiming
-from placement_advisor.tf.run import calibration, graph_timing, runner
-from placement_advisor.tf.run.graph_timing import GraphTimer, fan
+from placement_advisor.tf.run import calibration, graph_timing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from placement_advisor.tf.run.calibration import Effort
 
 
@@ -70,30 +67,6 @@ def own_reading(carriers: tuple[int, ...]) -> tuple[int, int, int]:
         before_ns = time.process_time_ns() + sum(map(_outside, carriers))
         read_ns = int(session.run(reading))
         return before_ns, read_ns, time.process_time_ns() + sum(map(_outside, carriers))
-
-
-def copying_by_both_clocks(
-    tokens: Mapping[str, str], process_ids: Mapping[str, int]
-) -> dict[str, tuple[int, int]]:
-    """Return by device what copies cost its core: read by an op, and around that from outside."""
-    source, target = tokens
-    bench = GraphTimer(runner._runtime, runner._devices, tokens)
-    with tf.Graph().as_default() as graph:
-        ends = fan((source, target), 1 << 20, 10)(bench)
-        readings = bench._read_clocks(bench)
-    with runner._runtime.session(graph) as session:
-        session.run(bench._holders)
-        session.run(ends)
-        outer = [_outside(process_ids[device]) for device in tokens]
-        before: list[Any] = session.run(readings)
-        for _ in range(5):
-            session.run(ends)
-        after: list[Any] = session.run(readings)
-        outer_after = [_outside(process_ids[device]) for device in tokens]
-    return {
-        device: (int(after[i] - before[i]), outer_after[i] - outer[i])
-        for i, device in enumerate(tokens)
-    }
 
 
 def _outside(process: int) -> int:

@@ -74,10 +74,6 @@ def test_workers_are_measured_as_hosts(tmp_path):
         clocks, names = testbed.core_clocks, ("worker:0", "worker:1")
         assert set(clocks) == set(names)
 
-        copying = testbed.call(measured_hosts.copying_by_both_clocks, clocks, testbed.process_ids)
-        for inner_ns, outer_ns in copying.values():
-            assert 0 < inner_ns <= outer_ns
-
         host = testbed.call(runner.calibrate_host, names, clocks, True)
         assert len(host.reference_ns) == len(host.reference_p90) == 2
         assert host.step_overhead_ns > 0

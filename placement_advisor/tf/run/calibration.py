@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import combinations, permutations, zip_longest
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from placement_advisor.tf.placed_step import Runtime
+
+    # What makes a graph with so many of something, and few and many.
+    _Ramp = tuple[Callable[[int], graph_timing.Build], tuple[int, int]]
 
 
 T = TypeVar("T")
@@ -89,6 +92,7 @@ COPIES = {
 BOTH_WAYS_BYTES = 1 << 19
 BOTH_WAYS = Effort(copies=(4, 12), hops=(4, 12))
 _FEWEST = (1, 2)
+_USUAL = Effort(copies=None, hops=_FEWEST)
 # What two graphs differ in: enough that the difference, of tens of microseconds or more, is larger
 # than what medians of twenty steps wander by. Judgement: larger graphs take longer.
 _TINY_OPS = (0, 200)
@@ -111,21 +115,16 @@ def copy(
 ) -> calibrations.CopyTiming:
     """Time one tensor between idle devices of a machine, and the core time at both ends."""
     source, _ = ends
-    near, far = effort.hops
-    times = bench.times(
+    found = _slopes(
+        bench,
         {
             **_fans(ends, size_bytes, effort),
-            "near": graph_timing.chain(ends, size_bytes, near),
-            "far": graph_timing.chain(ends, size_bytes, far),
-            "near at home": graph_timing.chain((source, source), size_bytes, near),
-            "far at home": graph_timing.chain((source, source), size_bytes, far),
+            "there": (partial(graph_timing.chain, ends, size_bytes), effort.hops),
+            "at home": (partial(graph_timing.chain, (source, source), size_bytes), effort.hops),
         },
-        rounds=effort.rounds,
-        steps=effort.steps,
+        effort,
     )
-    there = times["far"].step_ns - times["near"].step_ns
-    at_home = times["far at home"].step_ns - times["near at home"].step_ns
-    return _timing(times, ends, size_bytes, effort, (there - at_home) / (far - near))
+    return _timing(found, ends, size_bytes, found["there"].step_ns - found["at home"].step_ns)
 
 
 def round_trip(
@@ -139,18 +138,9 @@ def round_trip(
 
     What comes back is a message of no bytes, which takes ``message_ns``.
     """
-    few, many = effort.hops
-    times = bench.times(
-        {
-            **_fans(ends, size_bytes, effort),
-            "few round trips": graph_timing.round_trips(ends, size_bytes, few),
-            "many round trips": graph_timing.round_trips(ends, size_bytes, many),
-        },
-        rounds=effort.rounds,
-        steps=effort.steps,
-    )
-    added_ns = times["many round trips"].step_ns - times["few round trips"].step_ns
-    return _timing(times, ends, size_bytes, effort, added_ns / (many - few) - message_ns)
+    trips = partial(graph_timing.round_trips, ends, size_bytes), effort.hops
+    found = _slopes(bench, {**_fans(ends, size_bytes, effort), "trips": trips}, effort)
+    return _timing(found, ends, size_bytes, found["trips"].step_ns - message_ns)
 
 
 def message_ns(bench: graph_timing.GraphTimer, ends: tuple[str, str], effort: Effort) -> float:
@@ -191,20 +181,14 @@ def at_once(
 
 def reference(bench: graph_timing.GraphTimer, device: str) -> Reference:
     """Time products of matrices on a device."""
-    few, many = _PRODUCTS
-    times = bench.times(
-        {"few": graph_timing.products(device, few), "many": graph_timing.products(device, many)}
-    )
-    longer = times["many"]
+    product = _slopes(bench, {"": (partial(graph_timing.products, device), _PRODUCTS)})[""]
     return Reference(
-        product_ns=(longer.step_ns - times["few"].step_ns) / (many - few),
-        p90_ratio=longer.p90_ns / longer.step_ns,
+        product_ns=product.step_ns, p90_ratio=product.most.p90_ns / product.most.step_ns
     )
 
 
 def memory(bench: graph_timing.GraphTimer, one: str, other: str) -> calibrations.MemoryTiming:
     """Measure the memory bandwidth of a device, and its slowdown beside another device."""
-    few, many = _SUMS
 
     def alone(count: int) -> graph_timing.Build:
         return graph_timing.sums(one, _SUMMAND_BYTES, count)
@@ -212,31 +196,19 @@ def memory(bench: graph_timing.GraphTimer, one: str, other: str) -> calibrations
     def beside(count: int) -> graph_timing.Build:
         return graph_timing.both(alone(count), graph_timing.sums(other, _SUMMAND_BYTES, count))
 
-    times = bench.times(
-        {
-            "few": alone(few),
-            "many": alone(many),
-            "few beside": beside(few),
-            "many beside": beside(many),
-        }
-    )
-    alone_ns = max(1.0, times["many"].step_ns - times["few"].step_ns)
-    beside_ns = times["many beside"].step_ns - times["few beside"].step_ns
-    moved_bytes = _PASSES * _SUMMAND_BYTES * (many - few)
+    found = _slopes(bench, {"alone": (alone, _SUMS), "beside": (beside, _SUMS)})
+    alone_ns = max(1.0, found["alone"].step_ns)
     return calibrations.MemoryTiming(
-        bytes_per_s=moved_bytes / alone_ns * NS_PER_S, ratio=max(1.0, beside_ns / alone_ns)
+        bytes_per_s=_PASSES * _SUMMAND_BYTES / alone_ns * NS_PER_S,
+        ratio=max(1.0, found["beside"].step_ns / alone_ns),
     )
 
 
 def step_and_op_ns(bench: graph_timing.GraphTimer, device: str) -> tuple[int, int]:
     """Time an empty step of a device, and an op that computes next to nothing."""
-    steps = bench.times(
-        {"none": graph_timing.nothing(device)}
-        | {f"tiny {count}": graph_timing.tiny_ops(device, count) for count in _TINY_OPS}
-    )
-    few, many = _TINY_OPS
-    tiny_ns = steps[f"tiny {many}"].step_ns - steps[f"tiny {few}"].step_ns
-    return round(steps["none"].step_ns), max(0, round(tiny_ns / (many - few)))
+    empty = bench.times({"": graph_timing.nothing(device)})[""]
+    tiny = _slopes(bench, {"": (partial(graph_timing.tiny_ops, device), _TINY_OPS)})[""]
+    return round(empty.step_ns), max(0, round(tiny.step_ns))
 
 
 def reach(
@@ -295,29 +267,51 @@ def _wake_ns(bench: graph_timing.GraphTimer, first: str, other: str, rest: int) 
     return max(0, round(median(rested - awake for rested, awake in found) * NS_PER_S))
 
 
-def _fans(ends: tuple[str, str], size_bytes: int, effort: Effort) -> dict[str, graph_timing.Build]:
+class _Slope(NamedTuple):
+    """What one more of something adds to a step and to the cores, and a step with the most."""
+
+    step_ns: float
+    core_ns: Mapping[str, float]
+    most: graph_timing.Timing
+
+
+def _slopes(
+    bench: graph_timing.GraphTimer, ramps: Mapping[str, _Ramp], effort: Effort = _USUAL
+) -> dict[str, _Slope]:
+    """Time graphs with few and with many of something, all in turns."""
+    times = bench.times(
+        {
+            f"{name} {count}": build(count)
+            for name, (build, counts) in ramps.items()
+            for count in counts
+        },
+        rounds=effort.rounds,
+        steps=effort.steps,
+    )
+    found = {}
+    for name, (_, (few, many)) in ramps.items():
+        less, most = times[f"{name} {few}"], times[f"{name} {many}"]
+        found[name] = _Slope(
+            step_ns=(most.step_ns - less.step_ns) / (many - few),
+            core_ns={of: (ns - less.core_ns[of]) / (many - few) for of, ns in most.core_ns.items()},
+            most=most,
+        )
+    return found
+
+
+def _fans(ends: tuple[str, str], size_bytes: int, effort: Effort) -> dict[str, _Ramp]:
     if effort.copies is None:
         return {}
-    few, many = effort.copies
-    return {
-        "few": graph_timing.fan(ends, size_bytes, few),
-        "many": graph_timing.fan(ends, size_bytes, many),
-    }
+    return {"fan": (partial(graph_timing.fan, ends, size_bytes), effort.copies)}
 
 
 def _timing(
-    times: Mapping[str, graph_timing.Timing],
-    ends: tuple[str, str],
-    size_bytes: int,
-    effort: Effort,
-    copy_ns: float,
+    found: Mapping[str, _Slope], ends: tuple[str, str], size_bytes: int, copy_ns: float
 ) -> calibrations.CopyTiming:
     def core_ns(device: str) -> int | None:
-        if effort.copies is None or device not in times["few"].core_ns:
+        if "fan" not in found or device not in found["fan"].core_ns:
             return None
-        few, many = effort.copies
-        added = times["many"].core_ns[device] - times["few"].core_ns[device]
-        return max(0, round(added / (many - few)))
+        return max(0, round(found["fan"].core_ns[device]))
 
     source, target = ends
     return calibrations.CopyTiming(
@@ -335,26 +329,15 @@ def _added_ns(
     effort: Effort,
 ) -> list[float]:
     """Return what one more tensor on each of some ways together adds to a step, for several."""
-    copies = few, many = effort.copies or _FEWEST
 
     def fans(together: Sequence[tuple[str, str]], count: int) -> graph_timing.Build:
         return reduce(
             graph_timing.both, (graph_timing.fan(ends, size_bytes, count) for ends in together)
         )
 
-    times = bench.times(
-        {
-            f"{number} {count}": fans(together, count)
-            for count in copies
-            for number, together in enumerate(ways)
-        },
-        rounds=effort.rounds,
-        steps=effort.steps,
-    )
-    return [
-        (times[f"{number} {many}"].step_ns - times[f"{number} {few}"].step_ns) / (many - few)
-        for number in range(len(ways))
-    ]
+    copies = effort.copies or _FEWEST
+    ramps = {str(number): (partial(fans, way), copies) for number, way in enumerate(ways)}
+    return [each.step_ns for each in _slopes(bench, ramps, effort).values()]
 
 
 # Judgement: a pass over two devices takes about 7 s, and three are the fewest of which one can be

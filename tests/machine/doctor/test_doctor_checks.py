@@ -1,4 +1,4 @@
-"""Every finding fires where it should and stays silent where it should."""
+"""Every finding fires where it should, and stays silent where it should, beside what is golden."""
 
 from dataclasses import replace
 
@@ -6,9 +6,8 @@ import pytest
 from machines import HOUR_NS, KEPT, LAPTOP, SERVER
 
 from placement_advisor.machine.doctor_checks import State, check_all, next_command
-from placement_advisor.machine.machine_facts import Package, Unmet
 from placement_advisor.machine.nvidia import Gpus
-from placement_advisor.machine.this_machine import Cores, OtherWork
+from placement_advisor.machine.this_machine import Cores
 
 
 def found(facts, name):
@@ -25,45 +24,11 @@ def test_a_machine_in_order_has_no_problem_and_every_problem_says_what_to_do():
     notes = [check.name for check in checks if check.state is not State.OK]
     assert notes == ["gpus"]
     assert next_command(LAPTOP, checks) == "advisor analyze MODEL.py"
+    assert one(replace(LAPTOP, wanted_python=None), "python").state is State.OK
 
     for check in check_all(SERVER):
         assert check.action or check.state is not State.PROBLEM, check
         assert not check.blocks or check.state is State.PROBLEM
-
-
-def test_a_python_that_is_not_wanted_and_a_missing_profile_tab_are_problems():
-    check = one(replace(LAPTOP, python_version="3.14.1"), "python")
-    assert check.state is State.PROBLEM
-    assert ">=3.11,<3.14" in check.finding
-    assert one(replace(LAPTOP, wanted_python=None), "python").state is State.OK
-    assert one(replace(LAPTOP, has_profile_plugin=False), "profile tab").state is State.PROBLEM
-
-
-def test_a_missing_tensorflow_blocks_and_a_missing_viewer_does_not():
-    facts = replace(
-        LAPTOP, packages=(Package(name="tensorflow", version=None, wanted=">=2.21", unmet=()),)
-    )
-    check = one(facts, "tensorflow")
-    assert check.blocks
-    assert next_command(facts, check_all(facts)) == "pip install 'tensorflow>=2.21'"
-
-    facts = replace(
-        LAPTOP, packages=(Package(name="tensorboard", version=None, wanted=None, unmet=()),)
-    )
-    check = one(facts, "tensorboard")
-    assert (check.state, check.blocks) == (State.PROBLEM, False)
-    assert check.action == "pip install 'tensorboard'"
-
-
-def test_a_package_of_a_wrong_version_names_who_wants_another():
-    wrong = Package(
-        name="protobuf", version="8.1", wanted=">=6", unmet=(Unmet(by="tensorflow", wanted="<8"),)
-    )
-    check = one(replace(LAPTOP, packages=(wrong,)), "protobuf")
-    assert (check.state, check.blocks) == (State.PROBLEM, False)
-    assert check.finding == "8.1; tensorflow wants <8"
-    assert check.action == "pip install 'protobuf>=6,<8', then pip check"
-    assert found(replace(LAPTOP, packages=(wrong,)), "packages") == []
 
 
 def with_cards(count, **gpus):
@@ -101,14 +66,7 @@ def test_libraries_matter_only_where_cards_are():
     assert found(replace(SERVER, has_cuda_libraries=True), "cuda") == []
 
 
-def test_pairs_are_told_by_what_lies_between_them():
-    check = one(SERVER, "gpu links")
-    assert check.state is State.NOTE
-    assert check.finding == (
-        "NVLink: 0–1 NV12, 2–3 NV12; across sockets: 0–2 SYS, 0–3 SYS; PCIe: 1–2 PHB; "
-        "unknown: 1–3 C2C"
-    )
-    assert check.action is not None
+def test_pairs_are_noted_where_they_are_far_from_one_another_or_not_known():
     assert one(with_cards(4, pairs=SERVER.gpus.pairs[:1]), "gpu links").state is State.OK
     assert one(with_cards(4, pairs=None), "gpu links").state is State.NOTE
     alone = with_cards(1, devices=SERVER.gpus.devices[:1], pairs=())
@@ -136,14 +94,7 @@ def test_who_may_profile_is_either_everyone_or_an_administrator(
     assert found(replace(facts, gpus=Gpus()), "gpu profiles") == []
 
 
-def test_cores_say_why_there_are_no_more_and_one_is_a_problem_unless_there_are_two_cards():
-    assert one(LAPTOP, "cores").finding == "2 cores for devices, one each"
-    check = one(SERVER, "cores")
-    assert check.finding.startswith(
-        "1 core for devices, one each: affinity allows 16 of 64 CPUs, 16 CPUs are threads of "
-        "8 cores, the container's quota is 1"
-    )
-
+def test_one_core_is_a_problem_unless_there_are_two_cards():
     cores = Cores(machine=1, allowed=1, physical=1, quota=None)
     alone = replace(LAPTOP, cores=cores, calibrations=())
     assert one(alone, "cores").state is State.PROBLEM
@@ -151,16 +102,6 @@ def test_cores_say_why_there_are_no_more_and_one_is_a_problem_unless_there_are_t
     # It blocks nothing: a simulation needs no second core, and a calibration could not run.
     assert not any(check.blocks for check in check_all(alone))
     assert next_command(alone, check_all(alone)) == "advisor analyze MODEL.py"
-
-
-@pytest.mark.parametrize(
-    ("cores", "load", "state"),
-    [(2, 0.49, State.OK), (2, 0.5, State.NOTE), (8, 6.0, State.OK), (8, 6.5, State.NOTE)],
-)
-def test_only_work_that_takes_a_device_s_core_is_noted(cores, load, state):
-    here = Cores(machine=cores, allowed=cores, physical=cores, quota=None)
-    facts = replace(LAPTOP, load=OtherWork(cores=load), cores=here)
-    assert one(facts, "load").state is state
 
 
 @pytest.mark.parametrize(
@@ -177,21 +118,14 @@ def test_too_little_memory_for_tensorflow_blocks(free, state, blocks):
     assert (check.state, check.blocks) == (state, blocks)
 
 
-def test_workers_that_anyone_can_reach_are_a_problem():
-    assert one(LAPTOP, "network").state is State.OK
+def test_workers_that_anyone_can_reach_are_not_run():
     refused = replace(LAPTOP, has_private_network=False)
-    assert one(refused, "network").state is State.PROBLEM
     assert next_command(refused, check_all(refused)) == "advisor analyze MODEL.py --no-run"
     on_cards = replace(refused, visible_gpus=2, calibrations=())
     assert next_command(on_cards, check_all(on_cards)) == "advisor calibrate"
 
 
-def test_a_calibration_shows_its_age_and_main_figures_but_none_that_noise_hid():
-    assert one(LAPTOP, "calibration").finding == (
-        "workers, 2 devices, 3 days old: copies 1.02 kB in 240 µs, 4.19 MB in 3.10 ms; "
-        "step overhead 350 µs; busy for 4.00 ms before copies"
-    )
-
+def test_a_calibration_shows_no_figures_that_noise_hid():
     kept = replace(KEPT, small_copy=None, large_copy=None, quantum_ns=0)
     finding = one(replace(LAPTOP, calibrations=(kept,)), "calibration").finding
     assert finding.endswith("old: step overhead 350 µs")

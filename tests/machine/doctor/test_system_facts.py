@@ -33,6 +33,7 @@ def test_cores_are_those_that_affinity_and_quota_leave():
     try:
         os.sched_setaffinity(0, {max(allowed)})
         cores = find_cores()
+        assert usable_cores() == (max(allowed),)
     finally:
         os.sched_setaffinity(0, allowed)
     assert (cores.allowed, cores.physical, cores.usable) == (1, 1, 1)
