@@ -12,7 +12,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -343,7 +343,15 @@ def _held_whole(amounts: NDArray[np.floating[Any]]) -> Ints:
     return held
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldTensors(NamedTuple):
+    """Tensors that someone wants on a place: ``size_bytes`` of each, from when to when."""
+
+    place: Ints
+    span_ns: Ints
+    size_bytes: Ints
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScheduleArrays:
     """One simulated step.
 
@@ -352,8 +360,6 @@ class ScheduleArrays:
     (-1 if unknown) of the tensor ``copied`` of the ``arrays`` from the place ``source`` to
     ``target`` was under way from ``copy_ns[:, 0]`` to ``[:, 1]``, at whose end the target had
     unpacked it for ``unpacked_ns``.
-    Someone wanted ``held_bytes`` of a tensor on ``held_place`` from ``held_ns[:, 0]``, when it was
-    made or began to arrive, to ``[:, 1]``.
     """
 
     step_ns: int
@@ -368,9 +374,25 @@ class ScheduleArrays:
     unpacked_ns: Ints
     copy_ns: Ints
     copy_bytes: Ints
-    held_place: Ints
-    held_ns: Ints
-    held_bytes: Ints
+
+    @cached_property
+    def held(self) -> HeldTensors:
+        """What is wanted where, from when it was made or began to arrive."""
+        arrays, places = self.arrays, len(self.places)
+        tensors = np.arange(len(arrays.producer))
+        end_ns = self.run_ns[:, 1]
+        made_ns = end_ns[arrays.producer]
+        made_at = tensors * places + self.place[arrays.producer]
+        where = np.concatenate([made_at, self.copied * places + self.target])
+        span_ns = np.concatenate([np.column_stack([made_ns, made_ns]), self.copy_ns])
+        until_ns = span_ns[:, 1]
+        np.maximum.at(until_ns, self.copied, self.copy_ns[:, 1])
+        order = np.argsort(where)
+        wanted = np.repeat(tensors, arrays.readers) * places + self.place[arrays.reader]
+        read = order[np.searchsorted(where, wanted, sorter=order)]
+        np.maximum.at(until_ns, read, end_ns[arrays.reader])
+        size_bytes = np.maximum(arrays.size_bytes, 0)
+        return HeldTensors(where % places, span_ns, size_bytes[where // places])
 
 
 def union_ns(spans_ns: Ints) -> int:

@@ -266,18 +266,16 @@ class Shortage:
 
 
 class Peaks(Mapping[str, PeakMemory]):
-    """The peaks of devices by name, which are replayed when somebody asks for one.
+    """The peaks of devices by name, each of which is replayed when somebody asks for it.
 
     ``at_most`` says with less work what each device cannot exceed.
     """
 
-    def __init__(
-        self, at_most: Mapping[str, int], replay: Callable[[], Mapping[str, PeakMemory]]
-    ) -> None:
+    def __init__(self, at_most: Mapping[str, float], replay: Callable[[str], PeakMemory]) -> None:
         self.at_most, self._replayed = at_most, cache(replay)
 
     def __getitem__(self, name: str) -> PeakMemory:
-        return self._replayed()[name]
+        return self._replayed(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.at_most)

@@ -25,7 +25,7 @@ from placement_advisor.simulator.arrays import (
     devices_of,
     repeated,
 )
-from placement_advisor.simulator.memory import peak_memory
+from placement_advisor.simulator.memory import Constants, peaks
 from placement_advisor.simulator.schedule import (
     OpRun,
     Schedule,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.arrays import Repetition
     from placement_advisor.simulator.event_loop import Result, Step
+    from placement_advisor.simulator.schedule import Peaks
 
     Ints = NDArray[np.int64]
 
@@ -69,6 +70,7 @@ class Simulator:
             AdvisorError: times add up to more than 64 bits hold.
         """
         self._graph, self._collective_of = graph, collective_of
+        self._constants = Constants(graph)
         self._arrays = GraphArrays(graph)
         self._cluster = cluster
         self._places = PlaceArrays(self._arrays, costs, cluster)
@@ -208,8 +210,17 @@ class Simulator:
             step_ns=self._step_ns(step, result),
             compute_ns={name: int(time) for name, time in zip(names, compute_ns, strict=True)},
             exposed_by_device=exposed_by_device(runs, copy_intervals(transfers), names),
-            peak_memory=peak_memory(self._graph, runs, transfers, names),
+            peak_memory=self._peaks(step, result, place),
         )
+
+    def peaks_at(self, device: Ints) -> Peaks:
+        """Return the peaks of memory, given the number of each op's device; as `step_ns_at`."""
+        place = self._places.of(device)
+        return self._peaks(*self._run(place), place)
+
+    def _peaks(self, step: Step, result: Result, place: Ints) -> Peaks:
+        arrays = self._schedule_arrays(step, result, np.arange(len(place)), place)
+        return peaks(arrays, self._graph, self._constants)
 
     def outline(self, device: Ints, repetition: Repetition | None = None) -> ScheduleArrays:
         """Return one step in numbers; with a ``repetition``, of the graph with all copies.
@@ -222,13 +233,14 @@ class Simulator:
             ValueError: an op has no cost.
         """
         simulator, op, place = self._outlined(device, repetition)
-        step, result = simulator._run(place)
+        return simulator._schedule_arrays(*simulator._run(place), op, place)
+
+    def _schedule_arrays(self, step: Step, result: Result, op: Ints, place: Ints) -> ScheduleArrays:
         tensor, source, target, _, start_ns, _, end_ns = result.crossings.T
-        held_place, held_ns, held_bytes = simulator._held(result, place)
-        links, arrays = simulator._links, simulator._arrays
+        links, arrays = self._links, self._arrays
         kind = links.kind[source * len(self._places.places) + target]
         return ScheduleArrays(
-            step_ns=simulator._step_ns(step, result),
+            step_ns=self._step_ns(step, result),
             places=tuple(each.name for each in self._places.places),
             op=op,
             place=place,
@@ -240,9 +252,6 @@ class Simulator:
             unpacked_ns=links.receive_ns[kind, arrays.size[tensor]],
             copy_ns=np.column_stack([start_ns, end_ns]),
             copy_bytes=arrays.size_bytes[tensor],
-            held_place=held_place,
-            held_ns=held_ns,
-            held_bytes=held_bytes,
         )
 
     def outlined_step_ns(self, device: Ints, repetition: Repetition | None = None) -> int:
@@ -258,28 +267,6 @@ class Simulator:
             simulator, op, place = self._repeated(device, repetition)
         simulator._check_horizon()
         return simulator, op, place
-
-    def _held(self, result: Result, place: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return where, from when to when, and with how many bytes each tensor is wanted."""
-        arrays, places = self._arrays, len(self._places.places)
-        tensors = np.arange(len(arrays.producer))
-        op_end_ns = result.op_ns[:, 2]
-        made_ns = op_end_ns[arrays.producer]
-        crossing, _, target, _, start_ns, _, end_ns = result.crossings.T
-        where = np.concatenate(
-            [tensors * places + place[arrays.producer], crossing * places + target]
-        )
-        until_ns = np.concatenate([made_ns, end_ns])
-        np.maximum.at(until_ns, crossing, end_ns)
-        order = np.argsort(where)
-        read = np.repeat(tensors, arrays.readers)
-        wanted = read * places + place[arrays.reader]
-        np.maximum.at(
-            until_ns, order[np.searchsorted(where, wanted, sorter=order)], op_end_ns[arrays.reader]
-        )
-        held_ns = np.column_stack([np.concatenate([made_ns, start_ns]), until_ns])
-        size_bytes = np.maximum(arrays.size_bytes, 0)
-        return where % places, held_ns, size_bytes[where // places]
 
     def _repeated(self, device: Ints, repetition: Repetition) -> tuple[Simulator, Ints, Ints]:
         """Return the graph with all copies, the op that each is a copy of, and where it runs."""

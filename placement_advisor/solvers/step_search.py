@@ -230,7 +230,6 @@ class _Costs:
 
     def __init__(self, simulator: Simulator) -> None:
         self.simulator = simulator
-        self._names = simulator.cluster.place_names()
         self._places = simulator.cluster.places()
         limits = [place.memory_bytes for place in self._places]
         self._limit = np.array([np.inf if limit is None else limit for limit in limits])
@@ -257,8 +256,7 @@ class _Costs:
         """Return how many bytes of the step do not fit at its peaks."""
         if np.isinf(self._limit).all():
             return 0
-        schedule = self.simulator.schedule(_placement(self.simulator, device, self._names))
-        short = shortages(schedule.peak_memory, self._places)
+        short = shortages(self.simulator.peaks_at(device), self._places)
         return sum(each.missing_bytes for each in short)
 
     def _held(self, device: Ints) -> Floats:
@@ -267,8 +265,7 @@ class _Costs:
     def _share_held_alone(self, made: float) -> float:
         """Return how much of all tensors is held at once in a step on the first device."""
         alone = np.zeros(len(self.simulator.ops), np.int64)
-        schedule = self.simulator.schedule(_placement(self.simulator, alone, self._names))
-        peak = schedule.peak_memory[self._names[0]]
+        peak = self.simulator.peaks_at(alone)[self._places[0].name]
         return max(0, peak.size_bytes - peak.resident_bytes) / made if made else 0.0
 
 
