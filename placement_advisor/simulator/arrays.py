@@ -190,7 +190,7 @@ class PlaceArrays:
         kinds = {device.kind for device in cluster.devices if device.host is not None}
         bound = {kind: arrays.graph.host_bound(kind) for kind in kinds}
         # By place, all ops of one after those of another: where each op runs that is placed there.
-        self._runs_at = np.concatenate([self._with_host(place, bound) for place in self.places])
+        self.runs_at = np.concatenate([self._with_host(place, bound) for place in self.places])
         columns: dict[int, Ints] = {}
         for place in self.places:
             table = costs[place.name]
@@ -199,13 +199,13 @@ class PlaceArrays:
                     [_cost_ns(table, op.name) for op in self._ops], np.int64
                 )
         rows = [columns[id(costs[place.name])] for place in self.places]
-        self._cost_ns = np.array(rows, np.int64).reshape(len(self.places), len(self._ops))
+        self.cost_ns = np.array(rows, np.int64).reshape(len(self.places), len(self._ops))
         self._bytes = np.array([op.bytes_accessed or 0 for op in self._ops], np.float64)
         # Of hosts, the place of collectives alone is a GPU.
         hosts = enumerate(self.places, start=-len(cluster.devices))
         self.is_joint = np.array([i >= 0 and place.kind == "GPU" for i, place in hosts], bool)
         self._needs_cost = np.array([op.role not in COST_FREE_ROLES for op in self._ops], bool)
-        self._lacks_cost = (self._cost_ns == UNKNOWN) & self._needs_cost
+        self._lacks_cost = (self.cost_ns == UNKNOWN) & self._needs_cost
         self._may_lack_cost = self._lacks_cost.any()
         # By op that is simulated: what has its figures.
         self._number = np.arange(len(self._ops))
@@ -240,18 +240,18 @@ class PlaceArrays:
         """Return the arrays with the known costs at one place multiplied."""
         row = self.index[place]
         other = copy(self)
-        other._cost_ns = self._cost_ns.copy()
-        known = other._cost_ns[row] != UNKNOWN
-        other._cost_ns[row, known] = _held_whole(other._cost_ns[row, known] * factor)
+        other.cost_ns = self.cost_ns.copy()
+        known = other.cost_ns[row] != UNKNOWN
+        other.cost_ns[row, known] = _held_whole(other.cost_ns[row, known] * factor)
         other._set_durations()
         return other
 
     def resized(self, ops: Sequence[Op], cost_ns: Mapping[str, Ints]) -> PlaceArrays:
         """Return the arrays for other ops, by number, with their cost at each place by its name."""
         other = copy(self)
-        other._cost_ns = np.array([cost_ns[place.name] for place in self.places], np.int64)
+        other.cost_ns = np.array([cost_ns[place.name] for place in self.places], np.int64)
         other._bytes = np.array([op.bytes_accessed or 0 for op in ops], np.float64)
-        other._lacks_cost = (other._cost_ns == UNKNOWN) & self._needs_cost
+        other._lacks_cost = (other.cost_ns == UNKNOWN) & self._needs_cost
         other._may_lack_cost = other._lacks_cost.any()
         other._set_durations()
         return other
@@ -265,8 +265,8 @@ class PlaceArrays:
     def _set_durations(self) -> None:
         overhead_ns = np.array([place.launch_overhead_ns for place in self.places], np.int64)
         self.is_ahead = np.array([place.launches_ahead for place in self.places], bool)
-        self._launch_ns = np.where(self._cost_ns != UNKNOWN, overhead_ns[:, None], 0)
-        cost_ns = np.maximum(self._cost_ns, 0)
+        self._launch_ns = np.where(self.cost_ns != UNKNOWN, overhead_ns[:, None], 0)
+        cost_ns = np.maximum(self.cost_ns, 0)
         self._duration_ns = cost_ns + np.where(self.is_ahead[:, None], 0, self._launch_ns)
         sharing = self._sharing
         # What launches ahead has a processor and a memory of its own.
@@ -284,7 +284,7 @@ class PlaceArrays:
 
     def of(self, device: Ints) -> Ints:
         """Return where each op runs that is placed on the device of that number."""
-        place: Ints = self._runs_at.take(self._at(device))
+        place: Ints = self.runs_at.take(self._at(device))
         return place
 
     def _at(self, place: Ints) -> Ints:

@@ -123,6 +123,11 @@ class Simulator:
         return self._cluster
 
     @property
+    def arrays(self) -> tuple[GraphArrays, PlaceArrays, LinkArrays]:
+        """What the event loop is given of the graph, its costs and the cluster."""
+        return self._arrays, self._places, self._links
+
+    @property
     def ops(self) -> tuple[Op, ...]:
         """The ops that are placed, in graph order."""
         return self._arrays.ops
@@ -257,19 +262,15 @@ class Simulator:
     def _outlined(
         self, device: Ints, repetition: Repetition | None
     ) -> tuple[Simulator, Ints, Ints]:
-        simulator, op, place = self, np.arange(len(self.ops)), self._places.of(device)
-        if repetition is not None:
-            simulator, op, place = self._repeated(device, repetition)
-        simulator._check_horizon()
-        return simulator, op, place
-
-    def _repeated(self, device: Ints, repetition: Repetition) -> tuple[Simulator, Ints, Ints]:
         """Return the graph with all copies, the op that each is a copy of, and where it runs."""
-        other = copy(self)
-        other._arrays = repeated(self._arrays, repetition)
-        other._places = self._places.repeated(repetition.source)
-        other._links = LinkArrays(other._arrays, self._cluster, self._places.index)
-        return other, repetition.source, other._places.of(repetition.devices(device))
+        other, op = self, np.arange(len(self.ops))
+        if repetition is not None:
+            other, op, device = copy(self), repetition.source, repetition.devices(device)
+            other._arrays = repeated(self._arrays, repetition)
+            other._places = self._places.repeated(op)
+            other._links = LinkArrays(other._arrays, self._cluster, self._places.index)
+        other._check_horizon()
+        return other, op, other._places.of(device)
 
     def _check_horizon(self) -> None:
         check_time_overflow(self._arrays, self._places, self._links, self._cluster.dispatch)
