@@ -59,7 +59,7 @@ def test_the_wheel_holds_modules_schemas_pages_and_static_files_and_nothing_else
     schemas = "placement_advisor/results/schemas"
     public = ("analysis", "placement", "trace", "search", "calibration", "doctor")
     assert {f"{schemas}/{name}.schema.json" for name in public} <= names
-    pages = {path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("pages/PA*.md")}
+    pages = {path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("pages/*.md")}
     assert pages
     assert pages <= names
     folder = PACKAGE / "report" / "tensorboard" / "static"
