@@ -194,47 +194,27 @@ def places(value, at=()):
     return [at, *(place for key, item in members for place in places(item, (*at, key)))]
 
 
-def reads_or_refuses(path):
-    try:
-        found = read_lock(path)
-    except AdvisorError:
-        return
-    path.write_text(lock_text(found), encoding="utf-8")
-    assert lock_text(read_lock(path)) == lock_text(found)
-
-
-@ANY_PATH
-@given(value=_values)
-def test_any_json_is_records_or_an_error(tmp_path, value):
-    (tmp_path / "lock").write_text(json.dumps(value))
-    reads_or_refuses(tmp_path / "lock")
-
-
 @ANY_PATH
 @given(data=st.data(), value=_values)
 def test_a_lock_file_with_any_value_replaced_or_dropped_is_records_or_an_error(
     tmp_path, data, value
 ):
-    document = json.loads(TEXT)
+    document = [json.loads(TEXT)]
     *outer, key = data.draw(st.sampled_from(places(document)[1:]))
     inner = document
     for each in outer:
         inner = inner[each]
-    if data.draw(st.booleans()):
+    if data.draw(st.booleans()) or not outer:
         inner[key] = value
     else:
         del inner[key]
-    (tmp_path / "lock").write_text(json.dumps(document))
-    reads_or_refuses(tmp_path / "lock")
-
-
-@ANY_PATH
-@given(at=st.integers(0, len(TEXT) - 1), byte=st.integers(0, 255))
-def test_a_lock_file_with_any_byte_changed_is_records_or_an_error(tmp_path, at, byte):
-    data = bytearray(TEXT.encode())
-    data[at] = byte
-    (tmp_path / "lock").write_bytes(bytes(data))
-    reads_or_refuses(tmp_path / "lock")
+    (tmp_path / "lock").write_text(json.dumps(document[0]))
+    try:
+        found = read_lock(tmp_path / "lock")
+    except AdvisorError:
+        return
+    (tmp_path / "lock").write_text(lock_text(found), encoding="utf-8")
+    assert lock_text(read_lock(tmp_path / "lock")) == lock_text(found)
 
 
 def test_tensors_are_never_more_than_a_record_holds(refused):
