@@ -370,11 +370,12 @@ class _Replay:
     def run(self) -> None:
         """Go through the step."""
         for number, op in self._flow.ops.items():
-            if op.role is Role.CONSTANT or number in self._held:
-                if op.role is Role.VARIABLE:
-                    self._place_variable(number)
-                elif op.role in KERNEL_FREE_ROLES:
-                    self._place(number)
+            if op.role is Role.VARIABLE:
+                self._place_variable(number)
+            elif op.role is Role.CONSTANT or (
+                op.role in KERNEL_FREE_ROLES and number in self._held
+            ):
+                self._place(number)
         for run in self._flow.runs:
             self._catch_up(run.start_ns)
             if run.op in self._held and self._flow.ops[run.op].role in COMPUTING_ROLES:
@@ -398,7 +399,8 @@ class _Replay:
         # What only updates look at was made for them.
         is_slot = users and all(user.role is Role.UPDATE for user in users)
         held = schedules.BufferUse.OPTIMIZER_SLOT if is_slot else schedules.BufferUse.VARIABLE
-        self._variables[number] = self.memory.reside(op.name, held, op.parameter_bytes)
+        memory = self.memory if number in self._held else MemoryTracker()
+        self._variables[number] = memory.reside(op.name, held, op.parameter_bytes)
         if any(user.kind.startswith(_BY_ROWS) for user in users):
             self._read_by_copy.add(number)
 
