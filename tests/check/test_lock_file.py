@@ -70,12 +70,9 @@ def refused(tmp_path):
 
 
 def edited(**changes):
-    """Return a lock file with other fields in its record; those that are None are missing."""
+    """Return a lock file with other fields in its record."""
     document = json.loads(TEXT)
-    fields = document["models"]["models/ranker.py:step"] | changes
-    document["models"]["models/ranker.py:step"] = {
-        key: value for key, value in fields.items() if value is not None
-    }
+    document["models"]["models/ranker.py:step"] |= changes
     return json.dumps(document)
 
 
@@ -120,25 +117,20 @@ def test_equal_records_give_equal_bytes(found, order):
     ("changes", "place", "problem"),
     [
         ({"step_us": -1}, "step_us", "-1 is not a whole number"),
-        ({"copies_per_step": 2**63}, "copies_per_step", "is not a whole number"),
         ({"layers": {"x": {"made_of": "1", "busy_us": 1}}}, "layers.x", "no device"),
         ({"layers": {"x": {"forward": [], "made_of": "1", "busy_us": 1}}}, "layers.x.forward",
          "[] is not a device or a list of devices"),
         ({"layers": {"x": {"forward": "a", "made_of": "1"}}}, "layers.x", "no field 'busy_us'"),
-        ({"layers": {"x": {"forwards": "a"}}}, "layers.x.forwards", "unknown key; did you"),
-        ({"cuts": [{"tensor": "a"}]}, "cuts[0]", "no field 'from'"),
         ({"cuts": [{"tensor": "a", "bytes": 1, "from": "a", "to": "b", "times": 10**15}]},
          "cuts[0].times", "is not a number of copies from 1 to 100"),
         ({"verdict": "fine"}, "verdict", "'fine' is not split, single or cannot-tell"),
-        ({"placed": None}, "", "no field 'placed'"),
         ({"cost": 3}, "cost", "unknown key; there are hardware, "),
     ],
     ids=str,
 )  # fmt: skip
 def test_what_hands_have_edited_is_named_with_its_place(refused, changes, place, problem):
     error = refused(edited(**changes))
-    start = ".".join(["models.'models/ranker.py:step'", *([place] if place else [])])
-    assert error.message.startswith(f"{start}: ")
+    assert error.message.startswith(f"models.'models/ranker.py:step'.{place}: ")
     assert problem in error.message
     assert error.hint is not None
     assert "delete it and run `advisor check --update`" in error.hint
