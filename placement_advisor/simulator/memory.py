@@ -350,7 +350,8 @@ def _at_most(step: ScheduleArrays, graph: OpGraph) -> NDArray[np.float64]:
             # Who reads it may copy it, who writes it may give it another buffer.
             sizes[i] += op.parameter_bytes * len(graph.outputs_of(op.name))
     count, received = len(step.places), np.maximum(step.copy_bytes, 0)
-    return np.bincount(step.place, sizes, count) + np.bincount(step.target, received, count)
+    held = np.bincount(step.place, sizes, count) + np.bincount(step.target, received, count)
+    return held.astype(np.float64)
 
 
 class _Replay:

@@ -150,10 +150,9 @@ def _times_ns(place: Device, cost_ns: Ints) -> Ints:
     """Return what each op takes at a place: of launches ahead and their ops, what takes longer."""
     is_known = cost_ns != UNKNOWN
     launches_ns = is_known * place.launch_overhead_ns
-    times_ns: Ints = np.where(is_known, cost_ns, 0)
-    if not place.launches_ahead:
-        return times_ns + launches_ns
-    return launches_ns if launches_ns.sum() > times_ns.sum() else times_ns
+    times_ns = np.where(is_known, cost_ns, 0)
+    longer: Ints = max(times_ns, launches_ns, key=np.sum)
+    return longer if place.launches_ahead else times_ns + launches_ns
 
 
 def longest_path(step: Step) -> Argument:
@@ -220,7 +219,7 @@ def shared_work(step: Step) -> Argument:
 def work_value_ns(step: Step, weights: Sequence[int]) -> int:
     """Return what these weights of places say that a step on several devices takes at least."""
     # Products may need more than 64 bits.
-    done = sum(
+    done: int = sum(
         min(weight * ns for weight, ns in zip(weights, times_ns, strict=True) if ns < _NEVER_NS)
         for times_ns in step.time_ns.T.tolist()
     )

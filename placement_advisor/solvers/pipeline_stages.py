@@ -106,7 +106,8 @@ def _stretch_loads(problem: StageProblem) -> Floats:
 
     def of_stretches(of_op: Sequence[float]) -> Floats:
         before = np.array([0.0, *accumulate(sum(of_op[op] for op in g) for g in problem.groups)])
-        return before - before[:, None]
+        between: Floats = before - before[:, None]
+        return between
 
     held_bytes = of_stretches(problem.size_bytes)
     return np.array(
