@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import permutations, product
 from typing import TYPE_CHECKING
 
+import numpy as np
 from hypothesis import strategies as st
 
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
@@ -53,9 +54,25 @@ class PlacedStep:
         first = self.cluster.devices[0].name
         return replace(self, placement=place(dict.fromkeys(self.placement.device_of, first)))
 
+    def placements(self):
+        """Yield every placement: the number of the place of each op, those of a variable alike."""
+        places, of_op = len(self.cluster.place_names()), groups(self.graph)
+        for chosen in product(range(places), repeat=len(set(of_op))):
+            yield np.array(chosen, np.int64)[of_op]
+
     def with_links(self, **changes):
         links = tuple(replace(link, **changes) for link in self.cluster.links)
         return replace(self, cluster=replace(self.cluster, links=links))
+
+
+def groups(graph):
+    """Return by op the number of its group: ops of one variable together, others alone."""
+    found = {}
+    keys = [
+        op.name if op.variable is None and op.role is Role.VARIABLE else op.variable or i
+        for i, op in enumerate(graph.placed_ops)
+    ]
+    return [found.setdefault(key, len(found)) for key in keys]
 
 
 def place(device_of):

@@ -8,11 +8,9 @@ or not, hosts beside the devices, devices that are hosts of others, or neither.
 """
 
 import random
-from dataclasses import dataclass
-from itertools import permutations, product
+from itertools import permutations
 
-import numpy as np
-from placed_steps import PlacedStep, place, price
+from placed_steps import PlacedStep, groups, place, price
 
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
@@ -33,14 +31,6 @@ _TIMES_NS = (0, 1, 7, 10, 10, 20, 40, 40, 90)
 _SIZES = (None, 0, 1, 10, 40, 40)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fastest:
-    """The shortest step on each device or host alone, and on several; None if there is none."""
-
-    alone_ns: dict[str, int]
-    split_ns: int | None
-
-
 def small_step(seed):
     """Draw a step; equal seeds give equal steps. It is placed on its first device."""
     draw = random.Random(seed)
@@ -48,7 +38,7 @@ def small_step(seed):
     places = len(cluster.place_names())
     while True:
         graph = _graph(draw)
-        if places ** len(groups(graph)) <= _MOST_PLACEMENTS:
+        if places ** len(set(groups(graph))) <= _MOST_PLACEMENTS:
             break
     computed = [op.name for op in graph.placed_ops if op.role is Role.FORWARD]
     # Handles and fed tensors may have a cost or none.
@@ -74,41 +64,6 @@ def small_step(seed):
         cluster=cluster,
         costs_on=costs_on,
     )
-
-
-def groups(graph):
-    """Return the ops that are placed together, by number: those of one variable, others alone."""
-    found = {}
-    for i, op in enumerate(graph.placed_ops):
-        variable = op.name if op.variable is None and op.role is Role.VARIABLE else op.variable
-        found.setdefault(i if variable is None else variable, []).append(i)
-    return list(found.values())
-
-
-def placements(graph, places):
-    """Yield every placement: the number of the place of each op."""
-    together = groups(graph)
-    for chosen in product(range(places), repeat=len(together)):
-        where = np.zeros(sum(map(len, together)), np.int64)
-        for group, number in zip(together, chosen, strict=True):
-            where[group] = number
-        yield where
-
-
-def fastest(step):
-    """Simulate every placement."""
-    simulator = step.simulator()
-    names = step.cluster.place_names()
-    alone_ns = {}
-    split_ns = None
-    for where in placements(step.graph, len(names)):
-        step_ns = simulator.step_ns_at(where)
-        used = set(where.tolist())
-        if len(used) > 1:
-            split_ns = step_ns if split_ns is None else min(split_ns, step_ns)
-        for place_number in used if len(used) == 1 else range(len(names)) if not used else ():
-            alone_ns[names[place_number]] = step_ns
-    return Fastest(alone_ns=alone_ns, split_ns=split_ns)
 
 
 def _cluster(draw):

@@ -1,34 +1,17 @@
 import subprocess
 import sys
-from itertools import pairwise, permutations, product
 
 import pytest
 from drawn_cases import cases
 from hypothesis import assume, given
-from placed_steps import edge, op, placed_steps
+from placed_steps import op, pair, place, placed_steps
 
 import placement_advisor as pa
 from placement_advisor import Workload
 from placement_advisor.graph.op_graph import OpGraph
 
-TWO = pa.Cluster(
-    devices=(pa.Device(name="a", kind="CPU"), pa.Device(name="b", kind="CPU")),
-    links=tuple(
-        pa.Link(
-            source=source,
-            target=target,
-            latency_ns=10,
-            bandwidth_bytes_per_s=1e9,
-            basis=pa.Basis.ASSUMED,
-        )
-        for source, target in permutations("ab", 2)
-    ),
-)
+TWO = pair()
 APART = OpGraph([op("left", 8), op("right", 8)], [])
-
-
-def chain(*names):
-    return OpGraph([op(name, 8) for name in names], [edge(*ends, 8) for ends in pairwise(names)])
 
 
 @pytest.mark.parametrize("name", pa.__all__)
@@ -57,10 +40,8 @@ def test_nothing_public_imports_tensorflow_or_a_solver(use, heavy):
 
 
 def test_public_calls_simulate_and_search_by_hand():
-    here = pa.Placement(
-        label="here", family="by hand", device_of={"one": "a", "two": "a"}, rationale=""
-    )
-    assert pa.simulate(chain("one", "two"), here, {"one": 30, "two": 40}, TWO).step_ns == 70
+    apart = {"left": 30, "right": 40}
+    assert pa.simulate(APART, place(dict.fromkeys(apart, "a")), apart, TWO).step_ns == 70
     found = pa.search(APART, {"left": 100, "right": 90}, TWO, effort=0.01)
 
     assert set(found.placement.device_of.values()) == {"a", "b"}
@@ -84,22 +65,9 @@ def test_public_calls_simulate_and_search_by_hand():
 @given(placed_steps(max_ops=6))
 def test_small_steps_are_solved_as_by_trying_everything(step):
     """One device is found and proved best wherever it is, and never claimed wrongly."""
-    devices = step.cluster.device_names()
-    names = list(step.placement.device_of)
-    assume(names)
+    assume(step.placement.device_of)
     simulator = step.simulator()
-    groups = list(dict.fromkeys(step.graph.op(n).variable or n for n in names))
-    best = min(
-        simulator.step_ns(
-            pa.Placement(
-                label="",
-                family="",
-                rationale="",
-                device_of={n: chosen[groups.index(step.graph.op(n).variable or n)] for n in names},
-            )
-        )
-        for chosen in product(devices, repeat=len(groups))
-    )
+    best = min(simulator.step_ns_at(where) for where in step.placements())
 
     found = pa.search(step.graph, step.all_costs(), step.cluster, effort=0.05)
 

@@ -329,13 +329,13 @@ def with_searched(predictions: Predictions, bound: UncertainBound, effort: Effor
 def bound_of(predictions: Predictions) -> UncertainBound:
     """Return what no placement can beat."""
     proposals = predictions.proposals
-    graph, prices = proposals.graph, proposals.prices
-    lower = lower_bounds.bound_step(graph, prices.costs, prices.cluster, proposals.simulator)
+    prices = proposals.prices
+    lower = lower_bounds.bound_step(proposals.simulator)
     single_ns = predictions.predicted[BASELINE].schedule.step_ns
     bound = bound_from(lower, single_ns, prices.source, prices.doubt, None)
     if not bound.proves_single:
         return bound
-    ratio = lower_bounds.least_ratio_if_wrong(graph, prices.costs, predictions.sensitivity)
+    ratio = lower_bounds.least_ratio_if_wrong(predictions.sensitivity)
     return bound_from(lower, single_ns, prices.source, prices.doubt, ratio)
 
 

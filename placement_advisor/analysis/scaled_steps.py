@@ -297,11 +297,11 @@ class StepMemory:
 
     def _held(self, number: int) -> Iterator[tuple[Ints, Ints]]:
         """Yield sizes of what a device holds, and from when to when."""
-        step = self._step
-        runs, tensors = step.place == number, step.held_place == number
+        step, held = self._step, self._step.held
+        runs, tensors = step.place == number, held.place == number
         # While an op runs it has all that it makes, also what nobody reads.
         yield self._makes[step.op[runs]], step.run_ns[runs]
-        yield step.held_bytes[tensors], step.held_ns[tensors]
+        yield held.size_bytes[tensors], held.span_ns[tensors]
 
 
 def _largest_batch(

@@ -117,7 +117,7 @@ def _cuts(
     names = cluster.device_names()
     for count in range(MIN_STAGES, len(names) + 1):
         pools = _pools(problem.ops, cluster.with_devices(names[:count]), work_ns)
-        cut = best_stages(replace(problem, pools=pools), range(len(blocks)))
+        cut = best_stages(replace(problem, pools=pools))
         if cut is not None:
             yield dict(zip(blocks, cut, strict=True))
 

@@ -198,7 +198,7 @@ def search_step(
             f"{format_bytes(found.excess_bytes)}",
             hint="give them more memory, take more of them, or search longer",
         )
-    bound_ns = bound_step(graph, costs, cluster, simulator).step_ns
+    bound_ns = bound_step(simulator).step_ns
     is_proven = found.stopped_by is Stop.PROOF or found.step_ns <= bound_ns
     return SearchResult(
         placement=found.placement,

@@ -41,10 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.check.lock_file import ModelConfig
     from placement_advisor.check.lock_record import Move, Record
-    from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device
@@ -57,61 +55,6 @@ class Predicted:
 
     record: Record
     shortages: Mapping[str, str]
-
-
-class Predictor:
-    """Predicts a step on a cluster under one placement after the other.
-
-    A step may be the ``split`` of a graph: placements are of that, and held against the graph on
-    one device.
-    """
-
-    def __init__(
-        self,
-        graph: OpGraph,
-        costs: Mapping[str, CostTable],
-        cluster: Cluster,
-        *,
-        versions: Versions,
-        configured: str,
-        alike: Sequence[Sequence[str]],
-        split: SplitGraph | None = None,
-    ) -> None:
-        """Take a graph and costs; the rest goes into records."""
-        self._graph, self._cluster = graph, cluster
-        self._versions, self._configured, self._alike = versions, configured, alike
-        self._simulator = self._unsplit = Simulator(graph, costs, cluster)
-        if split is not None:
-            self._graph = split.graph
-            split_costs = roofline_by_place(split.graph, cluster)
-            together = split.collective_of
-            self._simulator = Simulator(split.graph, split_costs, cluster, collective_of=together)
-        self._doubt = assumed_uncertainty(costs, cluster)
-        self._alone = references.on_device(graph, cluster.device_names()[0])
-
-    def schedule(self, placement: Placement) -> Schedule:
-        """Return the simulated step."""
-        return self._simulator.schedule(placement)
-
-    def predict(self, placement: Placement, schedule: Schedule) -> Predicted:
-        """Return what is to be known of a step under a placement."""
-        ratio = None
-        if placement.device_of != self._alone.device_of:
-            sensitivity = Sensitivity(self._unsplit, self._alone, self._doubt)
-            is_split = self._simulator is not self._unsplit
-            ratio = sensitivity.ratio(placement, self._simulator if is_split else None)
-        found = record(
-            self._graph,
-            placement,
-            schedule,
-            self._unsplit.step_ns(self._alone),
-            ratio,
-            versions=self._versions,
-            configured=self._configured,
-            alike=self._alike,
-        )
-        missing = shortages(schedule.peak_memory, self._cluster.devices)
-        return Predicted(record=found, shortages={each.device.name: str(each) for each in missing})
 
 
 _OF_CROSSINGS = frozenset({check_problems.ProblemCode.COPIES, check_problems.ProblemCode.BYTES})
@@ -351,23 +294,39 @@ def check_step(
             layout = placements.lay_out_split(model.placement, graph, split, costs, cluster, locked)
     except placements.DoesNotFitError as error:
         return _with_problems(found, [_does_not_fit(error, model, lines)], files), None
-    predictor = Predictor(
-        graph,
-        costs,
-        cluster,
-        versions=_versions(hardware, cluster),
-        configured=model.placement,
-        alike=groups,
-        split=None if split is None else split.step,
-    )
-    step = graph if split is None else split.step.graph
-    placement = layout.placement
-    schedule = predictor.schedule(placement)
-    today = predictor.predict(placement, schedule)
+    step, placement = graph if split is None else split.step.graph, layout.placement
+    simulator = unsplit = Simulator(graph, costs, cluster)
+    if split is not None:
+        split_costs, together = roofline_by_place(step, cluster), split.step.collective_of
+        simulator = Simulator(step, split_costs, cluster, collective_of=together)
+    alone = references.on_device(graph, cluster.device_names()[0])
+    versions = _versions(hardware, cluster)
+
+    def predicted(placement: Placement, schedule: Schedule) -> Predicted:
+        """Return what is to be known of a step, held against the graph on one device."""
+        ratio = None
+        if placement.device_of != alone.device_of:
+            sensitivity = Sensitivity(unsplit, alone, assumed_uncertainty(costs, cluster))
+            ratio = sensitivity.ratio(placement, None if split is None else simulator)
+        found = record(
+            step,
+            placement,
+            schedule,
+            unsplit.step_ns(alone),
+            ratio,
+            versions=versions,
+            configured=model.placement,
+            alike=groups,
+        )
+        missing = shortages(schedule.peak_memory, cluster.devices)
+        return Predicted(record=found, shortages={each.device.name: str(each) for each in missing})
+
+    schedule = simulator.schedule(placement)
+    today = predicted(placement, schedule)
 
     def put_back(moves: Sequence[Move]) -> Predicted:
         back = placements.moved_back(step, placement, moves, cluster.place_names())
-        return predictor.predict(back, predictor.schedule(back))
+        return predicted(back, simulator.schedule(back))
 
     scopes = None
     if model.placement == AS_WRITTEN and requested_device_of is not None:
@@ -447,9 +406,8 @@ def _equal_devices(cluster: Cluster) -> list[list[str]]:
     """Return the groups of devices, and of hosts, that have the same figures."""
     groups: list[list[Device]] = []
     for device in cluster.places():
-        group = next((group for group in groups if alike(group[0], device)), None)
-        if group is None:
-            groups.append([device])
-        else:
-            group.append(device)
+        group = next((group for group in groups if alike(group[0], device)), [])
+        if not group:
+            groups.append(group)
+        group.append(device)
     return [[device.name for device in group] for group in groups]

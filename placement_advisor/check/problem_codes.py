@@ -3,14 +3,16 @@
 The code of a problem names its cause where that is known: a finding (`PA101`), or a change of
 scopes, of the placement or of layers. Effects say what the cause does to the step. Without a
 known cause the first effect stands for it. `EXPLANATIONS` are for `advisor explain` and SARIF; a
-finding is explained on its own page.
+finding is explained on its own page as well.
 """
 
 from __future__ import annotations
 
 import posixpath
+import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from importlib import resources
 from typing import TYPE_CHECKING
 
 from placement_advisor.files.contract import Positive, Text
@@ -240,7 +242,7 @@ class CheckResult:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """A code in words: a title, when it is found, what to do."""
 
@@ -249,131 +251,22 @@ class Explanation:
     action: str
 
 
-EXPLANATIONS: Mapping[str, Explanation] = {
-    ProblemCode.BACKWARD_LEFT: Explanation(
-        title="The backward pass has left the device of its forward pass",
-        found="Layers still ask for their device, but their backward pass no longer runs "
-        "there. It has no device and runs on the default one: a tape replaced "
-        "tf.gradients, or a tf.function of its own takes the gradients. Or a tape takes "
-        "them in a tf.device scope, whose device all of them have. The line is the one "
-        "that takes them, or that of the scope.",
-        action="Take gradients with tf.gradients(loss, variables) inside the tf.function, which "
-        "places them with their forward ops, or use placement_advisor.place(step, placement).",
-    ),
-    ProblemCode.SCOPE_CHANGED: Explanation(
-        title="Layers are in another tf.device scope, or in none",
-        found="The step is placed as written. Most ops of a layer's forward pass, or its "
-        "variables, are on another device than in the lock file. Either no scope holds "
-        "them any more, which puts them on the default device, or another scope does. "
-        "The line is that of the scope, or the first that lost its own. A simulation "
-        "with these layers put back shows which effects come from it.",
-        action="Put the lines back into the scope that they had, or accept the move.",
-    ),
-    ProblemCode.PLACEMENT_CHANGED: Explanation(
-        title="The placement that is configured is another one",
-        found="The settings name another placement than the lock file has, or the placement file "
-        "puts layers of the same graph elsewhere.",
-        action="Take the placement back, or accept it.",
-    ),
-    ProblemCode.LAYERS_CHANGED: Explanation(
-        title="Layers are new, gone, or made of other ops or sizes",
-        found="The step became worse than allowed, and not by layers that an edit moved. Name, "
-        "ops and sizes identify a layer. Rules and searches place by layers, so a name "
-        "scope that is gone is such a change, too. The problem names the layers that "
-        "take longer and the tensors that cross. The line is that of the largest effect. "
-        "A size that all layers share, such as the batch, changes all of them.",
-        action="Check whether these changes are needed. Else restore the layer or the name "
-        "scope, or split the model again with advisor analyze.",
-    ),
-    ProblemCode.DOES_NOT_FIT: Explanation(
-        title="The placement no longer fits the model",
-        found="A layer has no device in the placement file, a rule no longer applies, or "
-        "tf.device scopes name more devices than there are.",
-        action="Place the model again with advisor analyze, or edit the placement file.",
-    ),
-    ProblemCode.OUT_OF_MEMORY: Explanation(
-        title="A device has too little memory for the step",
-        found="The simulated peak of the device is above its memory. No tolerance.",
-        action="Make the batch smaller, or move layers to a device that has memory left.",
-    ),
-    ProblemCode.OVER_BUDGET: Explanation(
-        title="The step costs more than its budget in pyproject.toml",
-        found="More bytes cross than max_transfer_bytes, or a simulated peak is above "
-        "max_peak_memory. No tolerance.",
-        action="Send or hold fewer bytes, or raise the budget that the problem names.",
-    ),
-    ProblemCode.MOVED: Explanation(
-        title="A layer runs on another device than before",
-        found="Most ops of its forward pass, its backward pass or its variables run elsewhere, "
-        "under a placement as written or in a file. Nothing shows that this is better, "
-        "and no scope or file says why.",
-        action="Put it back where it was, or accept the move.",
-    ),
-    ProblemCode.NO_KERNEL: Explanation(
-        title="An op on a GPU has no kernel there",
-        found="A kind of op is placed on a GPU that has no kernel for it, and was not before. It "
-        "runs on the host, and its tensors are copied there and back. advisor explain PA102 has "
-        "more.",
-        action="Move it out of the device scope, ideally into the input pipeline.",
-    ),
-    ProblemCode.COPIES: Explanation(
-        title="More tensors cross between devices in a step",
-        found="The simulated step has more copies than the locked one. No tolerance.",
-        action="Compute what is read there on that side, or send one tensor for several.",
-    ),
-    ProblemCode.BYTES: Explanation(
-        title="More bytes cross between devices in a step",
-        found="By more than 1 % of what the lock file has.",
-        action="Cut where less crosses: before a layer that widens, after one that narrows.",
-    ),
-    ProblemCode.SLOWER: Explanation(
-        title="The simulated step takes longer",
-        found="By more than 5 %, or max_step_regression, predicted for the same hardware by the "
-        "same versions of TensorFlow and the advisor.",
-        action="Check whether the layers named need to be that heavy, or split the model again "
-        "with advisor analyze.",
-    ),
-    ProblemCode.MEMORY: Explanation(
-        title="A device needs more memory at its peak",
-        found="The simulated peak is higher by more than 5 % than the lock file has it.",
-        action="See what stays in memory longer or is larger than before, or take a smaller batch.",
-    ),
-    ProblemCode.STANDING: Explanation(
-        title="The placement no longer pays as it did",
-        found="The placement was predicted to be faster than one device. It is now no faster, "
-        "or within doubt. Its ratio to one device also grew by more than the tolerance.",
-        action="Ask advisor analyze which placement pays now.",
-    ),
-    ProblemCode.NOT_LOCKED: Explanation(
-        title="The lock file does not have the model",
-        found="pyproject.toml names a model that placements.lock.json does not have.",
-        action="Write it with advisor check --update, and commit what that writes.",
-    ),
-    ProblemCode.MEASURED_SLOWER: Explanation(
-        title="The placement was measured to be slower than the locked one",
-        found="With --measure both take turns on the same devices. In two races today's placement "
-        "takes longer than allowed, by the whole interval and by more than the noise.",
-        action="Put the layers back where they were.",
-    ),
-    ProblemCode.DOES_NOT_RUN: Explanation(
-        title="The step does not run under its placement",
-        found="With --measure TensorFlow refused it, or its results differ from those of one "
-        "device.",
-        action="Run advisor analyze on the model, which says more.",
-    ),
-    Status.COULD_NOT_RUN: Explanation(
-        title="The model could not be checked",
-        found="It does not load or trace, took too long, or lacks a configured file. The check "
-        "goes on with the other models.",
-        action="Do what the message says.",
-    ),
-    Status.INCONCLUSIVE: Explanation(
-        title="A measurement does not tell",
-        found="With --measure the machine was too noisy, the difference too small, or there are "
-        "too few devices.",
-        action="Run it again on a quieter machine. With --strict this is a failure.",
-    ),
-}
+_PAGE = re.compile(
+    r"# (\S+)\n\n(.+?)\.\n\n## When it is found\n\n(.+?)\n\n## What to do\n\n(.+?)\n(?:\n|$)",
+    re.DOTALL,
+)
+
+
+def _explanations() -> Mapping[str, Explanation]:
+    """Return the pages of `pages/problems.md`, in which texts are wrapped."""
+    pages = resources.files("placement_advisor.check") / "pages" / "problems.md"
+    found = _PAGE.findall(pages.read_text(encoding="utf-8"))
+    return {
+        code: Explanation(*(" ".join(text.split()) for text in texts)) for code, *texts in found
+    }
+
+
+EXPLANATIONS = _explanations()
 
 
 def problem_page(code: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,17 +30,77 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.machine.devices import Cluster, Device, Link
-    from placement_advisor.simulator.event_loop import Wires
+    from placement_advisor.machine.devices import Cluster, Device, Dispatch, Link
 
     Ints = NDArray[np.int64]
-    from placement_advisor.machine.devices import Dispatch
-
+    Indices = NDArray[np.uint32]
     Flags = NDArray[np.bool_]
 
 
 # Arrays of integers have no None.
 UNKNOWN = -1
+
+
+class Step(NamedTuple):
+    """A placed step: op ``i`` makes the tensors from ``tensor_start[i]`` up to that of ``i + 1``.
+
+    The readers of tensor ``t`` are the ops ``reader[reader_start[t]:reader_start[t + 1]]``;
+    ``size`` numbers its size among those that `Wires` has times for. ``missing`` counts the inputs
+    of each op, which takes ``duration_ns``, or ``beside_ns`` if another device runs an op when it
+    starts. ``is_ahead`` says of each device whether it launches ahead, which takes ``launch_ns``
+    for an op.
+    """
+
+    tensor_start: Indices
+    reader_start: Indices
+    reader: Indices
+    size: Indices
+    missing: Indices
+    device: Indices
+    duration_ns: Ints
+    beside_ns: Ints
+    launch_ns: Ints
+    is_ahead: Flags
+
+
+class Wires(NamedTuple):
+    """Links by ``source * devices + target``; ``channel`` numbers the wires they queue for.
+
+    Links of one ``kind`` are equally fast. Row ``k`` of each table has the times of kind ``k`` for
+    tensors of each size: on the wire, in which nobody else is on it, of work for the sender, and of
+    work for the receiver.
+    ``request_ns`` is how long targets' requests take, 0 where tensors wait for none, ``wake_ns``
+    how much longer a target that is asleep works at what comes; one that has rested for less than
+    ``asleep_ns`` does so for that share of it.
+    """
+
+    kind: Indices
+    channel: Indices
+    latency_ns: Ints
+    request_ns: Ints
+    wake_ns: Ints
+    bytes_ns: Ints
+    wire_ns: Ints
+    send_ns: Ints
+    receive_ns: Ints
+
+
+class Result(NamedTuple):
+    """When everything happened.
+
+    A row of ``op_ns`` is when an op was ready, started and ended. ``told_ns`` is when readers on
+    the device were told of an op that was launched ahead; it is empty where none is. ``started``
+    holds ops in the order in which they were started or launched. A row of ``crossings`` is one of
+    them: tensor, source, target, and when it was sent, started on its wire, arrived, and had been
+    received by its target. ``last_end_ns`` is when each device ended its last op, -1 if it had
+    none.
+    """
+
+    op_ns: Ints
+    told_ns: Ints
+    started: Indices
+    crossings: Ints
+    last_end_ns: Ints
 
 
 class GraphArrays:
@@ -116,18 +176,21 @@ class GraphArrays:
 
 
 class PlaceArrays:
-    """Where ops can run, and what each costs there: devices first, then hosts."""
+    """Where ops can run, and what each costs there: devices first, then hosts.
+
+    ``start_ns`` is when each begins, ``end_ns`` how long after its end that is known.
+    """
 
     def __init__(
         self, arrays: GraphArrays, costs: Mapping[str, CostTable], cluster: Cluster
     ) -> None:
         self._ops = arrays.ops
-        self.places = cluster.places()
+        self._set_cluster(cluster)
         self.index = {place.name: i for i, place in enumerate(self.places)}
         kinds = {device.kind for device in cluster.devices if device.host is not None}
         bound = {kind: arrays.graph.host_bound(kind) for kind in kinds}
         # By place, all ops of one after those of another: where each op runs that is placed there.
-        self._runs_at = np.concatenate([self._with_host(place, bound) for place in self.places])
+        self.runs_at = np.concatenate([self._with_host(place, bound) for place in self.places])
         columns: dict[int, Ints] = {}
         for place in self.places:
             table = costs[place.name]
@@ -136,18 +199,25 @@ class PlaceArrays:
                     [_cost_ns(table, op.name) for op in self._ops], np.int64
                 )
         rows = [columns[id(costs[place.name])] for place in self.places]
-        self._cost_ns = np.array(rows, np.int64).reshape(len(self.places), len(self._ops))
+        self.cost_ns = np.array(rows, np.int64).reshape(len(self.places), len(self._ops))
         self._bytes = np.array([op.bytes_accessed or 0 for op in self._ops], np.float64)
-        self._sharing = cluster.sharing
         # Of hosts, the place of collectives alone is a GPU.
         hosts = enumerate(self.places, start=-len(cluster.devices))
         self.is_joint = np.array([i >= 0 and place.kind == "GPU" for i, place in hosts], bool)
         self._needs_cost = np.array([op.role not in COST_FREE_ROLES for op in self._ops], bool)
-        self._lacks_cost = (self._cost_ns == UNKNOWN) & self._needs_cost
+        self._lacks_cost = (self.cost_ns == UNKNOWN) & self._needs_cost
         self._may_lack_cost = self._lacks_cost.any()
         # By op that is simulated: what has its figures.
         self._number = np.arange(len(self._ops))
         self._set_durations()
+
+    def _set_cluster(self, cluster: Cluster) -> None:
+        self.places, self._sharing = cluster.places(), cluster.sharing
+        # The first device and hosts have none; when that begins depends on how many others do.
+        self.start_ns, self.end_ns = np.zeros((2, len(self.places)), np.int64)
+        for i, device in enumerate(cluster.devices[1:], start=1):
+            self.start_ns[i] = _held(cluster.remote_start_ns(device))
+            self.end_ns[i] = _held(cluster.remote_end_ns(device))
 
     def on(self, cluster: Cluster) -> PlaceArrays:
         """Return the arrays for other launch overheads of the same devices and hosts.
@@ -156,7 +226,7 @@ class PlaceArrays:
             ValueError: they are others.
         """
         other = copy(self)
-        other.places, other._sharing = cluster.places(), cluster.sharing
+        other._set_cluster(cluster)
         ours, theirs = (
             [(place.name, place.kind, place.host) for place in places]
             for places in (self.places, other.places)
@@ -170,18 +240,18 @@ class PlaceArrays:
         """Return the arrays with the known costs at one place multiplied."""
         row = self.index[place]
         other = copy(self)
-        other._cost_ns = self._cost_ns.copy()
-        known = other._cost_ns[row] != UNKNOWN
-        other._cost_ns[row, known] = _held_whole(other._cost_ns[row, known] * factor)
+        other.cost_ns = self.cost_ns.copy()
+        known = other.cost_ns[row] != UNKNOWN
+        other.cost_ns[row, known] = _held_whole(other.cost_ns[row, known] * factor)
         other._set_durations()
         return other
 
     def resized(self, ops: Sequence[Op], cost_ns: Mapping[str, Ints]) -> PlaceArrays:
         """Return the arrays for other ops, by number, with their cost at each place by its name."""
         other = copy(self)
-        other._cost_ns = np.array([cost_ns[place.name] for place in self.places], np.int64)
+        other.cost_ns = np.array([cost_ns[place.name] for place in self.places], np.int64)
         other._bytes = np.array([op.bytes_accessed or 0 for op in ops], np.float64)
-        other._lacks_cost = (other._cost_ns == UNKNOWN) & self._needs_cost
+        other._lacks_cost = (other.cost_ns == UNKNOWN) & self._needs_cost
         other._may_lack_cost = other._lacks_cost.any()
         other._set_durations()
         return other
@@ -195,8 +265,8 @@ class PlaceArrays:
     def _set_durations(self) -> None:
         overhead_ns = np.array([place.launch_overhead_ns for place in self.places], np.int64)
         self.is_ahead = np.array([place.launches_ahead for place in self.places], bool)
-        self._launch_ns = np.where(self._cost_ns != UNKNOWN, overhead_ns[:, None], 0)
-        cost_ns = np.maximum(self._cost_ns, 0)
+        self._launch_ns = np.where(self.cost_ns != UNKNOWN, overhead_ns[:, None], 0)
+        cost_ns = np.maximum(self.cost_ns, 0)
         self._duration_ns = cost_ns + np.where(self.is_ahead[:, None], 0, self._launch_ns)
         sharing = self._sharing
         # What launches ahead has a processor and a memory of its own.
@@ -214,7 +284,7 @@ class PlaceArrays:
 
     def of(self, device: Ints) -> Ints:
         """Return where each op runs that is placed on the device of that number."""
-        place: Ints = self._runs_at.take(self._at(device))
+        place: Ints = self.runs_at.take(self._at(device))
         return place
 
     def _at(self, place: Ints) -> Ints:
@@ -257,74 +327,49 @@ class PlaceArrays:
 
 
 class LinkArrays:
-    """Links by ``source * places + target``; there is None where no link is.
-
-    The times of links come in tables: a row for each kind of link, that is for all that are equally
-    fast, and a column for each size of a tensor of the graph.
-    """
+    """Links by ``source * places + target``, as far as there are any, and their times as arrays."""
 
     def __init__(self, arrays: GraphArrays, cluster: Cluster, index: Mapping[str, int]) -> None:
-        count = len(index) ** 2
-        self.links: list[Link | None] = [None] * count
-        for link in cluster.links:
-            self.links[index[link.source] * len(index) + index[link.target]] = link
-        is_self = np.eye(len(index), dtype=bool).ravel()
-        self.absent = np.array([link is None for link in self.links], bool) & ~is_self
+        self.absent = ~np.eye(len(index), dtype=bool).ravel()
+        channel, kind = np.zeros((2, len(self.absent)), np.uint32)
         channels: dict[str, int] = {}
         kinds: dict[Link, int] = {}
-        self.channel, self.kind = np.zeros((2, count), np.uint32)
-        for i, known in enumerate(self.links):
-            if known is None:
-                continue
-            channel = known.channel or f"{known.source} → {known.target}"
-            self.channel[i] = channels.setdefault(channel, len(channels))
-            kind = replace(known, source="", target="", channel=None)
-            self.kind[i] = kinds.setdefault(kind, len(kinds))
+        for link in cluster.links:
+            i = index[link.source] * len(index) + index[link.target]
+            self.absent[i] = False
+            named = link.channel or f"{link.source} → {link.target}"
+            channel[i] = channels.setdefault(named, len(channels))
+            alike = replace(link, source="", target="", channel=None)
+            kind[i] = kinds.setdefault(alike, len(kinds))
         # A crossing without a link is refused after the run, which reads the first row for it.
-        self.latency_ns = np.array([_held(kind.latency_ns) for kind in kinds] or [0], np.int64)
-        self.request_ns = np.array([_held(kind.request_ns) for kind in kinds] or [0], np.int64)
-        self.wake_ns = np.array([_held(kind.wake_ns) for kind in kinds] or [0], np.int64)
-        sizes = arrays.sizes.tolist()
+        rows, sizes = max(1, len(kinds)), arrays.sizes.tolist()
+
+        def each(time_ns: Callable[[Link], int]) -> Ints:
+            return np.array([_held(time_ns(link)) for link in kinds] or [0], np.int64)
 
         def table(time_ns: Callable[[Link, int], int]) -> Ints:
-            rows = [[_held(time_ns(kind, size)) for size in sizes] for kind in kinds]
-            rows = rows or [[0] * len(sizes)]
-            return np.array(rows, np.int64).reshape(len(rows), len(sizes))
+            times_ns = [_held(time_ns(link, size)) for link in kinds for size in sizes]
+            return np.resize(np.array(times_ns, np.int64), (rows, len(sizes)))
 
-        self.bytes_ns = table(lambda link, size: link.bytes_ns(size))
-        self.wire_ns = table(lambda link, size: link.wire_ns(size))
-        self.send_ns = table(lambda link, size: link.sender.time_ns(size))
-        self.receive_ns = table(lambda link, size: link.receiver.time_ns(size))
-
-    @cached_property
-    def wires(self) -> Wires:
-        """What the event loop takes of them."""
-        # Compiled code takes a second to load; who does not simulate does not wait for it.
-        from placement_advisor.simulator.event_loop import Wires
-
-        return Wires(*(getattr(self, name) for name in Wires._fields))
+        self.wires = Wires(
+            kind=kind,
+            channel=channel,
+            latency_ns=each(lambda link: link.latency_ns),
+            request_ns=each(lambda link: link.request_ns),
+            wake_ns=each(lambda link: link.wake_ns),
+            bytes_ns=table(lambda link, size: link.bytes_ns(size)),
+            wire_ns=table(lambda link, size: link.wire_ns(size)),
+            send_ns=table(lambda link, size: link.sender.time_ns(size)),
+            receive_ns=table(lambda link, size: link.receiver.time_ns(size)),
+        )
 
     def most_ns(self) -> list[int]:
         """Return what a tensor of each size takes over the slowest link, with work at both ends."""
-        tables = (self.bytes_ns, self.send_ns, self.receive_ns)
+        wires = self.wires
+        tables = (wires.bytes_ns, wires.send_ns, wires.receive_ns)
         most: list[int] = sum(table.max(axis=0) for table in tables).tolist()
-        each_ns = int(self.latency_ns.max()) + int(self.wake_ns.max())
+        each_ns = int(wires.latency_ns.max()) + int(wires.wake_ns.max())
         return [time_ns + each_ns for time_ns in most]
-
-
-class EndArrays:
-    """When devices begin and when their end is known, by place: 0 for the first one and for hosts.
-
-    When the first device begins depends on how many others are in use.
-    """
-
-    def __init__(self, cluster: Cluster) -> None:
-        further = cluster.devices[1:]
-        self.start_ns, self.end_ns = np.zeros((2, len(cluster.places())), np.int64)
-        self.start_ns[1 : len(cluster.devices)] = [
-            _held(cluster.remote_start_ns(d)) for d in further
-        ]
-        self.end_ns[1 : len(cluster.devices)] = [_held(cluster.remote_end_ns(d)) for d in further]
 
 
 def _cost_ns(table: CostTable, name: str) -> int:
@@ -343,7 +388,15 @@ def _held_whole(amounts: NDArray[np.floating[Any]]) -> Ints:
     return held
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldTensors(NamedTuple):
+    """Tensors that someone wants on a place: ``size_bytes`` of each, from when to when."""
+
+    place: Ints
+    span_ns: Ints
+    size_bytes: Ints
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScheduleArrays:
     """One simulated step.
 
@@ -352,8 +405,6 @@ class ScheduleArrays:
     (-1 if unknown) of the tensor ``copied`` of the ``arrays`` from the place ``source`` to
     ``target`` was under way from ``copy_ns[:, 0]`` to ``[:, 1]``, at whose end the target had
     unpacked it for ``unpacked_ns``.
-    Someone wanted ``held_bytes`` of a tensor on ``held_place`` from ``held_ns[:, 0]``, when it was
-    made or began to arrive, to ``[:, 1]``.
     """
 
     step_ns: int
@@ -368,9 +419,25 @@ class ScheduleArrays:
     unpacked_ns: Ints
     copy_ns: Ints
     copy_bytes: Ints
-    held_place: Ints
-    held_ns: Ints
-    held_bytes: Ints
+
+    @cached_property
+    def held(self) -> HeldTensors:
+        """What is wanted where, from when it was made or began to arrive."""
+        arrays, places = self.arrays, len(self.places)
+        tensors = np.arange(len(arrays.producer))
+        end_ns = self.run_ns[:, 1]
+        made_ns = end_ns[arrays.producer]
+        made_at = tensors * places + self.place[arrays.producer]
+        where = np.concatenate([made_at, self.copied * places + self.target])
+        span_ns = np.concatenate([np.column_stack([made_ns, made_ns]), self.copy_ns])
+        until_ns = span_ns[:, 1]
+        np.maximum.at(until_ns, self.copied, self.copy_ns[:, 1])
+        order = np.argsort(where)
+        wanted = np.repeat(tensors, arrays.readers) * places + self.place[arrays.reader]
+        read = order[np.searchsorted(where, wanted, sorter=order)]
+        np.maximum.at(until_ns, read, end_ns[arrays.reader])
+        size_bytes = np.maximum(arrays.size_bytes, 0)
+        return HeldTensors(where % places, span_ns, size_bytes[where // places])
 
 
 def union_ns(spans_ns: Ints) -> int:
@@ -393,7 +460,7 @@ def most_at_once(spans_ns: Ints, sizes: Ints) -> int:
 
 
 def check_time_overflow(
-    arrays: GraphArrays, places: PlaceArrays, links: LinkArrays, ends: EndArrays, dispatch: Dispatch
+    arrays: GraphArrays, places: PlaceArrays, links: LinkArrays, dispatch: Dispatch
 ) -> None:
     """Check that no schedule can be too long for what counts its nanoseconds.
 
@@ -406,9 +473,9 @@ def check_time_overflow(
     begin_and_end_ns = (
         dispatch.step_overhead_ns
         + devices * dispatch.partition_overhead_ns
-        + sum(ends.start_ns.tolist())
-        + sum(ends.end_ns.tolist())
-        + max(links.request_ns.tolist())
+        + sum(places.start_ns.tolist())
+        + sum(places.end_ns.tolist())
+        + max(links.wires.request_ns.tolist())
     )
     whole_ns = sum(op_ns) + sum(crossing_ns) + begin_and_end_ns
     if max(whole_ns, dispatch.quantum_ns) <= MAX_NS:
@@ -428,13 +495,14 @@ def check_time_overflow(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Repetition:
     """Which ops of a graph there are several ``times``; each has a flag for every op, by number.
 
     Copies of ``ops`` read those of each other that have the same number, and what is there once.
     Those ``on_next`` are on one device after the other, others all on that of the first copy.
-    Copies read one port after the other of what is ``dealt`` out.
+    Copies read one port after the other of what is ``dealt`` out. Copies of an op stand beside each
+    other: their order is a topological one, as the graph's is.
     """
 
     times: int
@@ -442,50 +510,39 @@ class Repetition:
     on_next: Flags
     dealt: Flags
 
+    @cached_property
+    def source(self) -> Ints:
+        """The op of the graph that each op of the repeated one is a copy of."""
+        return np.repeat(np.arange(len(self.ops)), np.where(self.ops, self.times, 1))
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepeatedOps:
-    """The ops of a repeated graph: each is copy ``number`` of op ``source`` of the graph."""
+    @cached_property
+    def number(self) -> Ints:
+        """Which copy each op is."""
+        number: Ints = np.arange(len(self.source)) - np.searchsorted(self.source, self.source)
+        return number
 
-    source: Ints
-    number: Ints
-
-
-def copies_of(repetition: Repetition) -> RepeatedOps:
-    """Return the ops, copies of each beside each other: a topological order as the graph's is."""
-    is_repeated = repetition.ops
-    source = np.repeat(np.arange(len(is_repeated)), np.where(is_repeated, repetition.times, 1))
-    is_first = np.ones(len(source), bool)
-    is_first[1:] = source[1:] != source[:-1]
-    place = np.arange(len(source))
-    return RepeatedOps(
-        source=source, number=place - np.maximum.accumulate(np.where(is_first, place, 0))
-    )
+    def devices(self, device: Ints) -> Ints:
+        """Return the device of each copy, by that of each op of the graph."""
+        of_copy: Ints = device[self.source] + np.where(self.on_next[self.source], self.number, 0)
+        return of_copy
 
 
-def repeated(arrays: GraphArrays, repetition: Repetition, copies: RepeatedOps) -> GraphArrays:
+def repeated(arrays: GraphArrays, repetition: Repetition) -> GraphArrays:
     """Return the arrays of the graph with all copies."""
     is_repeated, is_dealt = repetition.ops, repetition.dealt
-    first = np.flatnonzero(copies.number == 0)
+    first = np.flatnonzero(repetition.number == 0)
     tensor = np.repeat(np.arange(len(arrays.producer)), arrays.readers)
     producer, consumer = arrays.producer[tensor], arrays.reader.astype(np.int64)
     times = np.where(is_repeated[producer] | is_repeated[consumer], repetition.times, 1)
     edge = np.repeat(np.arange(len(tensor)), times)
-    number = np.arange(len(edge)) - np.repeat(np.cumsum(times) - times, times)
+    number = np.arange(len(edge)) - np.searchsorted(edge, edge)
     producer, consumer = producer[edge], consumer[edge]
     port = arrays.port[tensor[edge]]
     is_next = is_dealt[producer] & is_repeated[consumer] & (port != CONTROL_PORT)
     return arrays.with_edges(
-        ops=tuple(arrays.ops[source] for source in copies.source.tolist()),
+        ops=tuple(arrays.ops[source] for source in repetition.source.tolist()),
         producer=first[producer] + np.where(is_repeated[producer], number, 0),
         consumer=first[consumer] + np.where(is_repeated[consumer], number, 0),
         port=port + np.where(is_next, number, 0),
         size_bytes=arrays.size_bytes[tensor[edge]],
     )
-
-
-def devices_of(repetition: Repetition, copies: RepeatedOps, device: Ints) -> Ints:
-    """Return the device of each copy, by that of each op of the graph."""
-    is_on_next = repetition.on_next[copies.source]
-    of_copy: Ints = device[copies.source] + np.where(is_on_next, copies.number, 0)
-    return of_copy

@@ -29,18 +29,12 @@ from typing import TYPE_CHECKING
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Mapping, Sequence
 
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Link
     from placement_advisor.simulator.simulator import Simulator
     from placement_advisor.simulator.step_growth import GrowingStep
-
-    Ints = NDArray[np.int64]
-    StepNs = Callable[[Ints], int]
 
 # From a network of 1 GB/s to the fastest links within a machine it is a factor of 1,000.
 LINK_REACH = 1024
@@ -175,10 +169,21 @@ def break_even(
     links = cluster.device_links()
     if not splits or not links:
         return None
-    contest = _Contest(simulator, baseline, splits, corrections)
+    here = simulator.places_of(baseline)
+    places = {split.label: simulator.places_of(split) for split in splits}
+
+    def best(simulator: Simulator) -> BestSplit:
+        """Return the fastest split; of equally fast ones the first."""
+        times_ns = {
+            label: simulator.placed_step_ns(place) * corrections.get(label, 1)
+            for label, place in places.items()
+        }
+        split = min(times_ns, key=times_ns.__getitem__)
+        baseline_ns = max(1, simulator.placed_step_ns(here))
+        return BestSplit(split=split, ratio=times_ns[split] / baseline_ns)
 
     def on(change: Callable[[Link], Link]) -> BestSplit:
-        return contest.best(simulator.on(cluster.with_device_links(change)).placed_step_ns)
+        return best(simulator.on(cluster.with_device_links(change)))
 
     bandwidth = min(link.bandwidth_bytes_per_s for link in links)
     latency_ns = max(link.latency_ns for link in links)
@@ -190,63 +195,32 @@ def break_even(
     def at_latency(value: int) -> BestSplit:
         return on(lambda link: link.with_latency_scaled(value / latency_ns))
 
+    def sweep(axis: Axis, now: int, best_at: Callable[[int], BestSplit]) -> Sweep:
+        reach = BATCH_REACH if axis is Axis.BATCH else LINK_REACH
+        return _sweep(axis, now, reach, best_at, worthwhile_ratio)
+
     sweep_batch = None
     if growing is not None and not isinstance(growing, AdvisorError):
         step = growing
-
-        def at_batch(value: int) -> BestSplit:
-            return contest.best(step.simulator(value).placed_step_ns)
-
         try:
-            sweep_batch = _sweep(
-                Axis.BATCH, step.growth.batch, BATCH_REACH, at_batch, worthwhile_ratio
+            sweep_batch = sweep(
+                Axis.BATCH, step.growth.batch, lambda value: best(step.simulator(value))
             )
         except AdvisorError as error:  # At 64 times the batch, a step may take years.
             growing = error
+    is_finite = bandwidth < math.inf
     return BreakEven(
         baseline=baseline.label,
         worthwhile_ratio=worthwhile_ratio,
         free_copies=on(
             lambda link: link.with_latency_scaled(0).with_bytes_scaled(_NEXT_TO_NOTHING)
         ),
-        bandwidth=_sweep(
-            Axis.BANDWIDTH, round(bandwidth), LINK_REACH, at_bandwidth, worthwhile_ratio
-        )
-        if bandwidth < math.inf
-        else None,
-        latency=_sweep(Axis.LATENCY, latency_ns, LINK_REACH, at_latency, worthwhile_ratio)
-        if latency_ns
-        else None,
+        bandwidth=sweep(Axis.BANDWIDTH, round(bandwidth), at_bandwidth) if is_finite else None,
+        latency=sweep(Axis.LATENCY, latency_ns, at_latency) if latency_ns else None,
         batch=sweep_batch,
         corrections=corrections,
         no_batch=growing.message if isinstance(growing, AdvisorError) else None,
     )
-
-
-class _Contest:
-    """Splits against the baseline, each placed once."""
-
-    def __init__(
-        self,
-        simulator: Simulator,
-        baseline: Placement,
-        splits: Iterable[Placement],
-        corrections: Mapping[str, float],
-    ) -> None:
-        self._corrections = corrections
-        self._baseline = simulator.places_of(baseline)
-        self._splits: Mapping[str, Ints] = {
-            split.label: simulator.places_of(split) for split in splits
-        }
-
-    def best(self, step_ns: StepNs) -> BestSplit:
-        """Return the fastest split; of equally fast ones the first."""
-        times_ns = {
-            label: step_ns(place) * self._corrections.get(label, 1)
-            for label, place in self._splits.items()
-        }
-        split = min(times_ns, key=times_ns.__getitem__)
-        return BestSplit(split=split, ratio=times_ns[split] / max(1, step_ns(self._baseline)))
 
 
 def _sweep(

@@ -8,11 +8,12 @@ only while it launches it; the kernel runs by itself, behind those before it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from placement_advisor.compiled import compiled
+from placement_advisor.simulator.arrays import Result, Step, Wires
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,68 +33,6 @@ _NOBODY, _OPS, _COPIES = range(3)
 # Columns of `Result.op_ns` and `Result.crossings`.
 READY, START, END = range(3)
 TENSOR, SOURCE, TARGET, SENT, ON_WIRE, ARRIVAL, DELIVERED = range(7)
-
-
-class Step(NamedTuple):
-    """A placed step: op ``i`` makes the tensors from ``tensor_start[i]`` up to that of ``i + 1``.
-
-    The readers of tensor ``t`` are the ops ``reader[reader_start[t]:reader_start[t + 1]]``;
-    ``size`` numbers its size among those that `Wires` has times for. ``missing`` counts the inputs
-    of each op, which takes ``duration_ns``, or ``beside_ns`` if another device runs an op when it
-    starts. ``is_ahead`` says of each device whether it launches ahead, which takes ``launch_ns``
-    for an op.
-    """
-
-    tensor_start: Indices
-    reader_start: Indices
-    reader: Indices
-    size: Indices
-    missing: Indices
-    device: Indices
-    duration_ns: Ints
-    beside_ns: Ints
-    launch_ns: Ints
-    is_ahead: Flags
-
-
-class Wires(NamedTuple):
-    """Links by ``source * devices + target``; ``channel`` numbers the wires they queue for.
-
-    Links of one ``kind`` are equally fast. Row ``k`` of each table has the times of kind ``k`` for
-    tensors of each size: on the wire, in which nobody else is on it, of work for the sender, and of
-    work for the receiver.
-    ``request_ns`` is how long targets' requests take, 0 where tensors wait for none, ``wake_ns``
-    how much longer a target that is asleep works at what comes; one that has rested for less than
-    ``asleep_ns`` does so for that share of it.
-    """
-
-    kind: Indices
-    channel: Indices
-    latency_ns: Ints
-    request_ns: Ints
-    wake_ns: Ints
-    bytes_ns: Ints
-    wire_ns: Ints
-    send_ns: Ints
-    receive_ns: Ints
-
-
-class Result(NamedTuple):
-    """When everything happened.
-
-    A row of ``op_ns`` is when an op was ready, started and ended. ``told_ns`` is when readers on
-    the device were told of an op that was launched ahead; it is empty where none is. ``started``
-    holds ops in the order in which they were started or launched. A row of ``crossings`` is one of
-    them: tensor, source, target, and when it was sent, started on its wire, arrived, and had been
-    received by its target. ``last_end_ns`` is when each device ended its last op, -1 if it had
-    none.
-    """
-
-    op_ns: Ints
-    told_ns: Ints
-    started: Indices
-    crossings: Ints
-    last_end_ns: Ints
 
 
 @compiled(nogil=True, error_model="numpy")

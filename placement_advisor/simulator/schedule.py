@@ -266,18 +266,16 @@ class Shortage:
 
 
 class Peaks(Mapping[str, PeakMemory]):
-    """The peaks of devices by name, which are replayed when somebody asks for one.
+    """The peaks of devices by name, each of which is replayed when somebody asks for it.
 
     ``at_most`` says with less work what each device cannot exceed.
     """
 
-    def __init__(
-        self, at_most: Mapping[str, int], replay: Callable[[], Mapping[str, PeakMemory]]
-    ) -> None:
+    def __init__(self, at_most: Mapping[str, float], replay: Callable[[str], PeakMemory]) -> None:
         self.at_most, self._replayed = at_most, cache(replay)
 
     def __getitem__(self, name: str) -> PeakMemory:
-        return self._replayed()[name]
+        return self._replayed(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.at_most)
@@ -389,25 +387,20 @@ class DeviceTime:
 def device_times(schedule: Schedule) -> tuple[DeviceTime, ...]:
     """Return the parts of every device and host, in the schedule's order."""
     runs = intervals_by_key((run.device, (run.start_ns, run.end_ns)) for run in schedule.runs)
-    copy_work: defaultdict[str, list[Interval]] = defaultdict(list)
-    coming: defaultdict[str, list[Interval]] = defaultdict(list)
     launches = intervals_by_key((run.device, run.launch) for run in schedule.runs if run.launch)
-    for copy in schedule.transfers:
-        if copy.send_work_ns:
-            copy_work[copy.source].append(copy.send_work)
-        if copy.receive_work_ns:
-            copy_work[copy.target].append(copy.receive_work)
-        coming[copy.target].append((copy.set_out_ns, copy.end_ns))
+    copy_work = intervals_by_key(
+        work
+        for copy in schedule.transfers
+        for work in ((copy.source, copy.send_work), (copy.target, copy.receive_work))
+        if work[1][0] < work[1][1]
+    )
+    coming = intervals_by_key(
+        (copy.target, (copy.set_out_ns, copy.end_ns)) for copy in schedule.transfers
+    )
+    step_ns = schedule.step_ns
     return tuple(
-        _device_time(
-            device,
-            runs[device],
-            copy_work[device],
-            coming[device],
-            launches[device],
-            schedule.step_ns,
-        )
-        for device in schedule.compute_ns
+        _device_time(name, runs[name], copy_work[name], coming[name], launches[name], step_ns)
+        for name in schedule.compute_ns
     )
 
 
@@ -476,15 +469,8 @@ class PathStep:
         return self.end_ns - self.start_ns
 
 
-@dataclass(frozen=True, slots=True)
-class _Launch:
-    run: OpRun
-    start_ns: int
-    end_ns: int
-
-
-# What a device does: an op, launching one, sending (True) or receiving (False) a tensor.
-_Work = OpRun | _Launch | tuple[Transfer, bool]
+# What a device does: to run an op or (True) to launch it, to receive a tensor or (True) to send it.
+_Work = tuple[OpRun | Transfer, bool]
 
 
 def critical_path(graph: OpGraph, schedule: Schedule, cluster: Cluster) -> tuple[PathStep, ...]:
@@ -500,19 +486,18 @@ class _Walk:
         # No two of them end at one moment on one device, since they take time.
         self._work_until: dict[tuple[str, int], _Work] = {}
         # Of devices that launch ahead, what runs; the work is that of their host's thread.
-        self._kernel_until: dict[tuple[str, int], OpRun] = {}
+        self._kernel_until: dict[tuple[str, int], _Work] = {}
         for run in schedule.runs:
-            launch = _launch_of(run)
-            until = self._work_until if launch is None else self._kernel_until
+            until = self._work_until if run.launch is None else self._kernel_until
             if run.end_ns > run.start_ns:
-                until[run.device, run.end_ns] = run
-            if launch is not None and launch.end_ns > launch.start_ns:
-                self._work_until[run.device, launch.end_ns] = launch
+                until[run.device, run.end_ns] = run, False
+            if run.launch is not None and run.launch[1] > run.launch[0]:
+                self._work_until[run.device, run.launch[1]] = run, True
         for copy in schedule.transfers:
             if copy.send_work_ns:
-                self._work_until[copy.source, copy.send_work[1]] = (copy, True)
+                self._work_until[copy.source, copy.send_work[1]] = copy, True
             if copy.receive_work_ns:
-                self._work_until[copy.target, copy.end_ns] = (copy, False)
+                self._work_until[copy.target, copy.end_ns] = copy, False
         self._path: list[PathStep] = []
 
     def back(self, cluster: Cluster) -> tuple[PathStep, ...]:
@@ -527,43 +512,42 @@ class _Walk:
             self._add(PathKind.OVERHEAD, "call of the step", "", 0, step_ns)
         else:
             self._add(PathKind.OVERHEAD, "end of the step", last.device, last.end_ns, step_ns)
-        work: _Work | None = last
+        work: _Work | None = None if last is None else (last, False)
         while work is not None:
-            work = self._before(work)
+            what, is_ahead = work
+            if isinstance(what, OpRun):
+                work = self._before_run(what, is_launch=is_ahead)
+            else:
+                work = self._before_copy(what, is_sending=is_ahead)
         return tuple(reversed(self._path))
 
-    def _before(self, work: _Work) -> _Work | None:
+    def _before_run(self, run: OpRun, *, is_launch: bool) -> _Work | None:
         """Add what the work takes; return what it waited for, None at the beginning."""
-        if isinstance(work, OpRun):
-            self._add(PathKind.COMPUTE, work.op, work.device, work.start_ns, work.end_ns)
-            launch = _launch_of(work)
-            if launch is not None:
-                is_kept = work.start_ns > launch.end_ns
-                return self._kernel_until[work.device, work.start_ns] if is_kept else launch
-            if work.start_ns > work.ready_ns:
-                return self._until(work.device, work.start_ns)
-            return self._last_input(work) if work.start_ns else None
-        if isinstance(work, _Launch):
-            run = work.run
-            what = f"launch of {run.op}"
-            self._add(PathKind.OVERHEAD, what, run.device, work.start_ns, work.end_ns)
-            if work.start_ns > run.ready_ns:
-                return self._until(run.device, work.start_ns)
-            return self._last_input(run) if work.start_ns else None
-        copy, is_sending = work
+        kind, what, start_ns, end_ns = PathKind.COMPUTE, run.op, run.start_ns, run.end_ns
+        if is_launch and run.launch is not None:
+            kind, what, (start_ns, end_ns) = PathKind.OVERHEAD, f"launch of {run.op}", run.launch
+        self._add(kind, what, run.device, start_ns, end_ns)
+        if run.launch is not None and not is_launch:
+            is_kept = start_ns > run.launch[1]
+            return self._kernel_until[run.device, start_ns] if is_kept else (run, True)
+        if start_ns > run.ready_ns:
+            return self._until(run.device, start_ns)
+        return self._last_input(run) if start_ns else None
+
+    def _before_copy(self, copy: Transfer, *, is_sending: bool) -> _Work | None:
         if is_sending:
-            self._add_copy(copy, copy.source, *copy.send_work)
+            self._add(PathKind.COPY, copy.tensor, copy.source, *copy.send_work)
         elif copy.held_ns:
-            self._add_copy(copy, copy.target, *copy.receive_work)
+            self._add(PathKind.COPY, copy.tensor, copy.target, *copy.receive_work)
             return self._until(copy.target, copy.receive_work[0])
         else:
             way = f"{copy.source} → {copy.target}"
-            self._add_copy(copy, way, copy.start_ns, copy.end_ns)
+            self._add(PathKind.COPY, copy.tensor, way, copy.start_ns, copy.end_ns)
             self._add(PathKind.QUEUEING, copy.tensor, way, copy.set_out_ns, copy.start_ns)
         producer = self._run_of[copy.producer]
         if copy.set_out_ns > producer.end_ns:
             return self._until(copy.source, copy.set_out_ns)
-        return producer
+        return producer, False
 
     def _until(self, device: str, time_ns: int) -> _Work | None:
         """Return what the device did until then; if it did nothing, it began then."""
@@ -578,24 +562,17 @@ class _Walk:
             if producer is None:
                 continue
             if producer.device == run.device:
-                told = _launch_of(producer) or producer
-                if told.end_ns == run.ready_ns:
-                    return told
+                launch = producer.launch
+                if run.ready_ns == (producer.end_ns if launch is None else launch[1]):
+                    return producer, launch is not None
                 continue
             copy = self._copy_of[edge.producer, edge.port, run.device]
             if copy.end_ns == run.ready_ns:
                 return copy, False
         raise ValueError(f"nothing made {run.op!r} ready at {run.ready_ns} ns")
 
-    def _add_copy(self, copy: Transfer, where: str, start_ns: int, end_ns: int) -> None:
-        self._add(PathKind.COPY, copy.tensor, where, start_ns, end_ns)
-
     def _add(self, kind: PathKind, what: str, where: str, start_ns: int, end_ns: int) -> None:
         if end_ns > start_ns:
             self._path.append(
                 PathStep(kind=kind, what=what, where=where, start_ns=start_ns, end_ns=end_ns)
             )
-
-
-def _launch_of(run: OpRun) -> _Launch | None:
-    return None if run.launch is None else _Launch(run, *run.launch)

@@ -15,17 +15,15 @@ import numpy as np
 
 from placement_advisor.simulator.arrays import (
     UNKNOWN,
-    EndArrays,
     GraphArrays,
     LinkArrays,
     PlaceArrays,
     ScheduleArrays,
+    Step,
     check_time_overflow,
-    copies_of,
-    devices_of,
     repeated,
 )
-from placement_advisor.simulator.memory import peak_memory
+from placement_advisor.simulator.memory import Constants, peaks
 from placement_advisor.simulator.schedule import (
     OpRun,
     Schedule,
@@ -44,8 +42,8 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.simulator.arrays import Repetition
-    from placement_advisor.simulator.event_loop import Result, Step
+    from placement_advisor.simulator.arrays import Repetition, Result
+    from placement_advisor.simulator.schedule import Peaks
 
     Ints = NDArray[np.int64]
 
@@ -69,11 +67,11 @@ class Simulator:
             AdvisorError: times add up to more than 64 bits hold.
         """
         self._graph, self._collective_of = graph, collective_of
+        self._constants = Constants(graph)
         self._arrays = GraphArrays(graph)
         self._cluster = cluster
         self._places = PlaceArrays(self._arrays, costs, cluster)
         self._links = LinkArrays(self._arrays, cluster, self._places.index)
-        self._ends = EndArrays(cluster)
         self._check_horizon()
 
     def on(self, cluster: Cluster) -> Simulator:
@@ -89,7 +87,6 @@ class Simulator:
         other._cluster = cluster
         other._places = self._places.on(cluster)
         other._links = LinkArrays(self._arrays, cluster, self._places.index)
-        other._ends = EndArrays(cluster)
         other._check_horizon()
         return other
 
@@ -124,6 +121,11 @@ class Simulator:
     def cluster(self) -> Cluster:
         """What the graph is on."""
         return self._cluster
+
+    @property
+    def arrays(self) -> tuple[GraphArrays, PlaceArrays, LinkArrays]:
+        """What the event loop is given of the graph, its costs and the cluster."""
+        return self._arrays, self._places, self._links
 
     @property
     def ops(self) -> tuple[Op, ...]:
@@ -208,8 +210,17 @@ class Simulator:
             step_ns=self._step_ns(step, result),
             compute_ns={name: int(time) for name, time in zip(names, compute_ns, strict=True)},
             exposed_by_device=exposed_by_device(runs, copy_intervals(transfers), names),
-            peak_memory=peak_memory(self._graph, runs, transfers, names),
+            peak_memory=self._peaks(step, result, place),
         )
+
+    def peaks_at(self, device: Ints) -> Peaks:
+        """Return the peaks of memory, given the number of each op's device; as `step_ns_at`."""
+        place = self._places.of(device)
+        return self._peaks(*self._run(place), place)
+
+    def _peaks(self, step: Step, result: Result, place: Ints) -> Peaks:
+        arrays = self._schedule_arrays(step, result, np.arange(len(place)), place)
+        return peaks(arrays, self._graph, self._constants)
 
     def outline(self, device: Ints, repetition: Repetition | None = None) -> ScheduleArrays:
         """Return one step in numbers; with a ``repetition``, of the graph with all copies.
@@ -222,13 +233,14 @@ class Simulator:
             ValueError: an op has no cost.
         """
         simulator, op, place = self._outlined(device, repetition)
-        step, result = simulator._run(place)
+        return simulator._schedule_arrays(*simulator._run(place), op, place)
+
+    def _schedule_arrays(self, step: Step, result: Result, op: Ints, place: Ints) -> ScheduleArrays:
         tensor, source, target, _, start_ns, _, end_ns = result.crossings.T
-        held_place, held_ns, held_bytes = simulator._held(result, place)
-        links, arrays = simulator._links, simulator._arrays
-        kind = links.kind[source * len(self._places.places) + target]
+        wires, arrays = self._links.wires, self._arrays
+        kind = wires.kind[source * len(self._places.places) + target]
         return ScheduleArrays(
-            step_ns=simulator._step_ns(step, result),
+            step_ns=self._step_ns(step, result),
             places=tuple(each.name for each in self._places.places),
             op=op,
             place=place,
@@ -237,12 +249,9 @@ class Simulator:
             copied=tensor,
             source=source,
             target=target,
-            unpacked_ns=links.receive_ns[kind, arrays.size[tensor]],
+            unpacked_ns=wires.receive_ns[kind, arrays.size[tensor]],
             copy_ns=np.column_stack([start_ns, end_ns]),
             copy_bytes=arrays.size_bytes[tensor],
-            held_place=held_place,
-            held_ns=held_ns,
-            held_bytes=held_bytes,
         )
 
     def outlined_step_ns(self, device: Ints, repetition: Repetition | None = None) -> int:
@@ -253,48 +262,18 @@ class Simulator:
     def _outlined(
         self, device: Ints, repetition: Repetition | None
     ) -> tuple[Simulator, Ints, Ints]:
-        simulator, op, place = self, np.arange(len(self.ops)), self._places.of(device)
-        if repetition is not None:
-            simulator, op, place = self._repeated(device, repetition)
-        simulator._check_horizon()
-        return simulator, op, place
-
-    def _held(self, result: Result, place: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return where, from when to when, and with how many bytes each tensor is wanted."""
-        arrays, places = self._arrays, len(self._places.places)
-        tensors = np.arange(len(arrays.producer))
-        op_end_ns = result.op_ns[:, 2]
-        made_ns = op_end_ns[arrays.producer]
-        crossing, _, target, _, start_ns, _, end_ns = result.crossings.T
-        where = np.concatenate(
-            [tensors * places + place[arrays.producer], crossing * places + target]
-        )
-        until_ns = np.concatenate([made_ns, end_ns])
-        np.maximum.at(until_ns, crossing, end_ns)
-        order = np.argsort(where)
-        read = np.repeat(tensors, arrays.readers)
-        wanted = read * places + place[arrays.reader]
-        np.maximum.at(
-            until_ns, order[np.searchsorted(where, wanted, sorter=order)], op_end_ns[arrays.reader]
-        )
-        held_ns = np.column_stack([np.concatenate([made_ns, start_ns]), until_ns])
-        size_bytes = np.maximum(arrays.size_bytes, 0)
-        return where % places, held_ns, size_bytes[where // places]
-
-    def _repeated(self, device: Ints, repetition: Repetition) -> tuple[Simulator, Ints, Ints]:
         """Return the graph with all copies, the op that each is a copy of, and where it runs."""
-        copies = copies_of(repetition)
-        other = copy(self)
-        other._arrays = repeated(self._arrays, repetition, copies)
-        other._places = self._places.repeated(copies.source)
-        other._links = LinkArrays(other._arrays, self._cluster, self._places.index)
-        place = other._places.of(devices_of(repetition, copies, device))
-        return other, copies.source, place
+        other, op = self, np.arange(len(self.ops))
+        if repetition is not None:
+            other, op, device = copy(self), repetition.source, repetition.devices(device)
+            other._arrays = repeated(self._arrays, repetition)
+            other._places = self._places.repeated(op)
+            other._links = LinkArrays(other._arrays, self._cluster, self._places.index)
+        other._check_horizon()
+        return other, op, other._places.of(device)
 
     def _check_horizon(self) -> None:
-        check_time_overflow(
-            self._arrays, self._places, self._links, self._ends, self._cluster.dispatch
-        )
+        check_time_overflow(self._arrays, self._places, self._links, self._cluster.dispatch)
 
     def _run(self, place: Ints) -> tuple[Step, Result]:
         # Compiled code takes a second to load; who does not simulate does not wait for it.
@@ -304,7 +283,7 @@ class Simulator:
         is_split = bool(np.count_nonzero(in_use) > 1)
         arrays, dispatch = self._arrays, self._cluster.dispatch
         duration_ns, beside_ns = self._places.durations_ns(place, is_split=is_split)
-        step = event_loop.Step(
+        step = Step(
             tensor_start=arrays.tensor_start,
             reader_start=arrays.reader_start,
             reader=arrays.reader,
@@ -317,7 +296,7 @@ class Simulator:
             is_ahead=self._places.is_ahead,
         )
         # The first device starts all further ones in use.
-        begin_ns = self._ends.start_ns.copy()
+        begin_ns = self._places.start_ns.copy()
         begin_ns[0] = dispatch.partition_overhead_ns * np.count_nonzero(in_use[1:])
         result: Result = event_loop.run(
             step, self._links.wires, begin_ns, dispatch.quantum_ns, dispatch.asleep_ns
@@ -326,7 +305,7 @@ class Simulator:
         return step, result
 
     def _step_ns(self, step: Step, result: Result) -> int:
-        end_ns = np.where(result.last_end_ns < 0, 0, result.last_end_ns + self._ends.end_ns)
+        end_ns = np.where(result.last_end_ns < 0, 0, result.last_end_ns + self._places.end_ns)
         last_ns: int = end_ns.max(initial=0).item()
         return last_ns + self._lost_ns(step, result) + self._cluster.dispatch.step_overhead_ns
 
@@ -375,37 +354,33 @@ class Simulator:
     def _transfers(self, result: Result, names: list[str]) -> tuple[Transfer, ...]:
         """Return the transfers by start, then in the order in which their tensors were made."""
         _, _, _, _, start_ns, *_ = result.crossings.T
-        tensors, *others = result.crossings[np.argsort(start_ns, kind="stable")].T
-        columns = (
-            self._arrays.producer[tensors],
-            self._arrays.port[tensors],
-            self._arrays.size_bytes[tensors],
-            *others,
-        )
-        count = len(names)
-        transfers = []
-        for producer, port, size, source, target, sent, start, arrival, end in zip(
-            *(column.tolist() for column in columns), strict=True
-        ):
-            link = self._links.links[source * count + target]
-            assert link is not None
-            priced_bytes = max(size, 0)
-            receive_ns = link.receiver.time_ns(priced_bytes)
-            name = self._arrays.ops[producer].name
-            transfers.append(
-                Transfer(
-                    producer=name,
-                    port=port,
-                    source=names[source],
-                    target=names[target],
-                    size_bytes=None if size == UNKNOWN else size,
-                    start_ns=start,
-                    end_ns=end,
-                    queued_ns=start - sent,
-                    held_ns=end - receive_ns - arrival,
-                    send_work_ns=link.sender.time_ns(priced_bytes),
-                    receive_work_ns=receive_ns,
-                    collective=self._collective_of.get(name),
-                )
+        order = np.argsort(start_ns, kind="stable")
+        tensor, source, target, sent_ns, start_ns, arrival_ns, end_ns = result.crossings[order].T
+        wires, arrays = self._links.wires, self._arrays
+        priced = wires.kind[source * len(names) + target], arrays.size[tensor]
+        receive_ns = wires.receive_ns[priced]
+        columns = {
+            "port": arrays.port[tensor],
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "queued_ns": start_ns - sent_ns,
+            "held_ns": end_ns - receive_ns - arrival_ns,
+            "send_work_ns": wires.send_ns[priced],
+            "receive_work_ns": receive_ns,
+        }
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        producers = (arrays.ops[i].name for i in arrays.producer[tensor].tolist())
+        sizes = arrays.size_bytes[tensor].tolist()
+        return tuple(
+            Transfer(
+                producer=producer,
+                source=names[here],
+                target=names[there],
+                size_bytes=None if size == UNKNOWN else size,
+                collective=self._collective_of.get(producer),
+                **dict(zip(columns, row, strict=True)),
             )
-        return tuple(transfers)
+            for producer, here, there, size, row in zip(
+                producers, source.tolist(), target.tolist(), sizes, rows, strict=True
+            )
+        )

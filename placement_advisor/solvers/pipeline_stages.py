@@ -2,10 +2,9 @@
 
 Model: an op takes a time of its own on the devices of each pool. Its output, one tensor, is
 copied once to every other device that reads it, which takes ``copy_time``. A device is loaded
-with the work of its ops and with what it sends and gets. What each stretch loads a device of
-each pool with is worked out group by group. Then the least largest load of the first groups
-on some devices is that of fewer groups on one device fewer, or of the stretch that follows on
-that one.
+with the work of its ops and with what it sends and gets. The least largest load of the first
+groups on some devices is that of fewer groups on one device fewer, or of the stretch that follows
+on that one.
 
 Left out: wires that several copies queue for, and links that differ.
 
@@ -17,10 +16,8 @@ https://arxiv.org/abs/2006.16423.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +25,7 @@ import numpy as np
 from placement_advisor.compiled import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -36,8 +33,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-# The loads of all stretches of more groups would take more than half a gigabyte.
-_MAX_STRETCHES = 60_000_000
 # Comparisons of one stretch with one number of devices in use; so many take a minute.
 _MAX_COMPARISONS = 10**11
 
@@ -55,15 +50,13 @@ class Pool:
     capacity_bytes: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageProblem:
     """Ops by number, and devices by name. Times are in any one unit.
 
     ``edges`` are (producer, consumer). ``copy_time`` is for the output of each op, ``size_bytes``
-    the memory that the op needs where it is. ``groups`` has each op once.
-
-    Raises:
-        ValueError: times or sizes are not one for each op, which compiled code relies on.
+    the memory that the op needs where it is. ``groups`` stand in the order that is to be cut, and
+    have each op once.
     """
 
     ops: tuple[str, ...]
@@ -73,117 +66,60 @@ class StageProblem:
     groups: tuple[tuple[int, ...], ...]
     pools: tuple[Pool, ...]
 
-    def __post_init__(self) -> None:
-        of_ops = (self.copy_time, self.size_bytes, *(pool.work for pool in self.pools))
-        if any(len(values) != len(self.ops) for values in of_ops):
-            raise ValueError("times and sizes are one for each op")
 
-    @cached_property
-    def readers(self) -> Mapping[int, tuple[int, ...]]:
-        """The other groups that read an op, of ops that are read by any."""
-        group_of = {op: number for number, group in enumerate(self.groups) for op in group}
-        found: dict[int, dict[int, None]] = defaultdict(dict)
-        for producer, consumer in self.edges:
-            if group_of[producer] != group_of[consumer]:
-                found[producer][group_of[consumer]] = None
-        return {op: tuple(groups) for op, groups in found.items()}
-
-
-def best_stages(problem: StageProblem, order: Sequence[int]) -> tuple[str, ...] | None:
-    """Return the device of each group, None if no cut of the order fits the devices.
+def best_stages(problem: StageProblem) -> tuple[str, ...] | None:
+    """Return the device of each group, None if no cut fits the devices.
 
     None also where there are too many groups or sorts of devices for it.
     """
-    stretches = len(problem.pools) * (len(order) + 1) ** 2
     counts = [len(pool.devices) for pool in problem.pools]
-    states = math.prod(count + 1 for count in counts)
-    if stretches > _MAX_STRETCHES or states * stretches > _MAX_COMPARISONS:
+    stretches = len(counts) * (len(problem.groups) + 1) ** 2
+    if math.prod(count + 1 for count in counts) * stretches > _MAX_COMPARISONS:
         return None
-    read_by = [set[int]() for _ in problem.groups]
-    for op, readers in problem.readers.items():
-        for group in readers:
-            read_by[group].add(op)
-    group_start, ops = _flat(problem.groups)
-    read_start, read = _flat([sorted(read_by[group]) for group in range(len(problem.groups))])
-    pools = problem.pools
-    loads = _stretch_loads(
-        np.array(order, np.int64),
-        group_start,
-        ops,
-        read_start,
-        read,
-        np.array([len(problem.readers.get(t, ())) for t in range(len(problem.ops))], np.int64),
-        np.array([pool.work for pool in pools], float),
-        np.array(problem.copy_time, float),
-        np.array(problem.size_bytes, float),
-        np.array([np.inf if p.capacity_bytes is None else p.capacity_bytes for p in pools]),
-    )
-    pool_of, cut = _cuts(loads, np.array(counts, np.int64))
+    pool_of, cut = _cuts(_stretch_loads(problem), np.array(counts, np.int64))
     if not len(cut):
         return None
-    free = [list(pool.devices) for pool in pools]
-    device_of = [""] * len(order)
-    for pool, first, last in zip(pool_of, cut[:-1], cut[1:], strict=True):
-        device = free[pool].pop(0)
-        for group in order[first:last]:
-            device_of[group] = device
+    free = [list(pool.devices) for pool in problem.pools]
+    device_of: list[str] = []
+    for pool, length in zip(pool_of, np.diff(cut).tolist(), strict=True):
+        device_of += [free[pool].pop(0)] * length
     return tuple(device_of)
 
 
-def _flat(rows: Iterable[Sequence[int]]) -> tuple[Ints, Ints]:
-    """Return where each row starts, the end of the last one included, and the rows in a line."""
-    rows = list(rows)
-    starts = np.array([0, *accumulate(map(len, rows))], np.int64)
-    return starts, np.array(list(chain.from_iterable(rows)), np.int64)
-
-
-@compiled(nogil=True)
-def _stretch_loads(
-    order: Ints,
-    group_start: Ints,
-    ops: Ints,
-    read_start: Ints,
-    read: Ints,
-    reader_count: Ints,
-    work: Floats,
-    copy_time: Floats,
-    size_bytes: Floats,
-    capacity_bytes: Floats,
-) -> Floats:
+def _stretch_loads(problem: StageProblem) -> Floats:
     """Return by pool, first group and group after the last what a device of it is loaded with."""
-    pools, groups = work.shape[0], order.shape[0]
-    loads = np.full((pools, groups + 1, groups + 1), np.inf)
-    for first in range(groups):
-        inside = np.zeros(copy_time.shape[0], np.bool_)
-        readers_inside = np.zeros(copy_time.shape[0], np.int64)
-        total = np.zeros(pools)
-        copies = 0.0
-        held_bytes = 0.0
-        for last in range(first, groups):
-            group = order[last]
-            for k in range(group_start[group], group_start[group + 1]):
-                op = ops[k]
-                inside[op] = True
-                held_bytes += size_bytes[op]
-                for pool in range(pools):
-                    total[pool] += work[pool, op]
-                # It came from outside if anything here read it; now it goes there.
-                if readers_inside[op]:
-                    copies -= copy_time[op]
-                if readers_inside[op] < reader_count[op]:
-                    copies += copy_time[op]
-            for k in range(read_start[group], read_start[group + 1]):
-                op = read[k]
-                readers_inside[op] += 1
-                if inside[op]:
-                    if readers_inside[op] == reader_count[op]:
-                        copies -= copy_time[op]
-                elif readers_inside[op] == 1:
-                    copies += copy_time[op]
-            for pool in range(pools):
-                if held_bytes <= capacity_bytes[pool]:
-                    loads[pool, first, last + 1] = total[pool] + copies
-    return loads
+    count = len(problem.groups)
+    group_of = {op: number for number, group in enumerate(problem.groups) for op in group}
+    touched = [{group_of[op]} for op in range(len(problem.ops))]
+    for producer, consumer in problem.edges:
+        touched[producer].add(group_of[consumer])
+    # A stretch has no copy of what is made and read within it, or apart from it.
+    within, apart = np.zeros((2, count + 1, count + 1))
+    for time, groups in zip(problem.copy_time, touched, strict=True):
+        ends = [-1, *sorted(groups), count]
+        within[ends[1], ends[-2] + 1] += time
+        for before, after in pairwise(ends):
+            apart[before + 1, after] += time
+    within = within[::-1].cumsum(axis=0)[::-1].cumsum(axis=1)
+    apart = apart.cumsum(axis=0)[:, ::-1].cumsum(axis=1)[:, ::-1]
+    copies = sum(problem.copy_time) - within - apart
+
+    def of_stretches(of_op: Sequence[float]) -> Floats:
+        before = np.array([0.0, *accumulate(sum(of_op[op] for op in g) for g in problem.groups)])
+        between: Floats = before - before[:, None]
+        return between
+
+    held_bytes = of_stretches(problem.size_bytes)
+    return np.array(
+        [
+            np.where(
+                held_bytes <= (math.inf if pool.capacity_bytes is None else pool.capacity_bytes),
+                of_stretches(pool.work) + copies,
+                math.inf,
+            )
+            for pool in problem.pools
+        ]
+    )
 
 
 @compiled(nogil=True)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections import defaultdict
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from placement_advisor.graph.digraph import strong_components
 from placement_advisor.graph.op import TRAINING_ROLES
 from placement_advisor.graph.placement import Placement
 from placement_advisor.simulator.schedule import shortages
@@ -75,23 +75,15 @@ def least_step(
         PlacementError: a start does not fit the graph and the cluster.
         ValueError: there is no start.
     """
-    graph, cluster = simulator.graph, simulator.cluster
-    names = cluster.place_names()
-    for start in starts:
-        start.check(graph, names)
-    number = {name: i for i, name in enumerate(names)}
-    time_ns = dict(zip((op.name for op in simulator.ops), simulator.most_ns(), strict=True))
+    names = simulator.cluster.place_names()
+    numbers = [simulator.devices_of(start) for start in starts]
     costs = _Costs(simulator)
-    numbers = [
-        np.array([number[start.device_of[op.name]] for op in simulator.ops], np.int64)
-        for start in starts
-    ]
     keys: tuple[Mapping[str, Hashable], ...] = (
         layer_of,
-        state_apart(graph, simulator.ops, layer_of),
+        state_apart(simulator.graph, simulator.ops, layer_of),
         {},
     )
-    groupings = [group_ops(graph, simulator.ops, each, time_ns, fixed) for each in keys]
+    groupings = [group_ops(simulator, each, fixed) for each in keys]
     levels = tuple(zip(groupings, _SHARES, strict=True))
     search = _Search(costs, len(names), effort)
     stopped_by = search.run(numbers, levels)
@@ -160,58 +152,36 @@ class Grouping:
         return bool((self.devices(device)[self.group_of] == device).all())
 
 
-def group_ops(
-    graph: OpGraph,
-    ops: Sequence[Op],
-    key_of: Mapping[str, Hashable],
-    time_ns: Mapping[str, int],
-    fixed: Set[str],
-) -> Grouping:
+def group_ops(simulator: Simulator, key_of: Mapping[str, Hashable], fixed: Set[str]) -> Grouping:
     """Return the groups of ops with equal keys; an op without a key is a group of its own.
 
     Ops of one variable or table stay together, whatever their keys, and so do their groups.
     A group with a fixed op is never moved.
     """
-    number: dict[Hashable, int] = {}
-    parent: list[int] = []
-
-    def find(group: int) -> int:
-        while parent[group] != group:
-            parent[group] = group = parent[parent[group]]
-        return group
-
-    of_op = []
-    home: dict[str, int] = {}
+    ops, (arrays, *_) = simulator.ops, simulator.arrays
+    beside: list[list[int]] = [[] for _ in ops]
+    first_of: dict[tuple[str, Hashable], int] = {}
     for i, op in enumerate(ops):
-        group = number.setdefault(("key", key_of[op.name]) if op.name in key_of else i, len(number))
-        if group == len(parent):
-            parent.append(group)
-        if op.variable is not None:
-            parent[find(group)] = find(home.setdefault(op.variable, group))
-        of_op.append(group)
+        for key in (("key", key_of.get(op.name)), ("variable", op.variable)):
+            if key[1] is not None:
+                other = first_of.setdefault(key, i)
+                beside[i].append(other)
+                beside[other].append(i)
     order: dict[int, int] = {}
-    group_of = np.array([order.setdefault(find(g), len(order)) for g in of_op], np.int64)
-    first = np.unique(group_of, return_index=True)[1].astype(np.int64)
-    weight: defaultdict[int, int] = defaultdict(int)
-    for op, group in zip(ops, group_of.tolist(), strict=True):
-        weight[group] += time_ns.get(op.name, 0)
-    is_fixed = np.zeros(len(first), bool)
-    is_fixed[[g for op, g in zip(ops, group_of.tolist(), strict=True) if op.name in fixed]] = True
-    takes_time = np.array([weight[g] > 0 for g in range(len(first))], bool)
-    movable = np.flatnonzero(takes_time & ~is_fixed).astype(np.int64)
+    found = [order.setdefault(part, len(order)) for part in strong_components(beside)]
+    group_of = np.array(found, np.int64)
+    weight = np.bincount(group_of, simulator.most_ns(), len(order))
+    is_fixed = np.bincount(group_of, [op.name in fixed for op in ops], len(order)) > 0
+    movable = np.flatnonzero((weight > 0) & ~is_fixed)
     # Between moving all alike and moving by time alone.
-    weights = np.sqrt([float(weight[g]) for g in movable.tolist()])
+    weights = np.sqrt(weight[movable])
     worth = (weights / weights.sum()).cumsum()
-    place = {op.name: i for i, op in enumerate(ops)}
-    pairs = {
-        (int(group_of[place[e.producer]]), int(group_of[place[e.consumer]]))
-        for e in graph.edges
-        if e.producer in place and e.consumer in place
-    }
+    producer = np.repeat(arrays.producer, arrays.readers)
+    pairs = np.unique(np.column_stack([group_of[producer], group_of[arrays.reader]]), axis=0)
     return Grouping(
         group_of=group_of,
-        first_op=first,
-        pairs=np.array(sorted(p for p in pairs if p[0] != p[1]), np.int64).reshape(-1, 2),
+        first_op=np.unique(group_of, return_index=True)[1].astype(np.int64),
+        pairs=pairs[pairs[:, 0] != pairs[:, 1]],
         movable=movable,
         is_fixed=is_fixed,
         worth=worth / worth[-1:],
@@ -230,7 +200,6 @@ class _Costs:
 
     def __init__(self, simulator: Simulator) -> None:
         self.simulator = simulator
-        self._names = simulator.cluster.place_names()
         self._places = simulator.cluster.places()
         limits = [place.memory_bytes for place in self._places]
         self._limit = np.array([np.inf if limit is None else limit for limit in limits])
@@ -257,8 +226,7 @@ class _Costs:
         """Return how many bytes of the step do not fit at its peaks."""
         if np.isinf(self._limit).all():
             return 0
-        schedule = self.simulator.schedule(_placement(self.simulator, device, self._names))
-        short = shortages(schedule.peak_memory, self._places)
+        short = shortages(self.simulator.peaks_at(device), self._places)
         return sum(each.missing_bytes for each in short)
 
     def _held(self, device: Ints) -> Floats:
@@ -267,8 +235,7 @@ class _Costs:
     def _share_held_alone(self, made: float) -> float:
         """Return how much of all tensors is held at once in a step on the first device."""
         alone = np.zeros(len(self.simulator.ops), np.int64)
-        schedule = self.simulator.schedule(_placement(self.simulator, alone, self._names))
-        peak = schedule.peak_memory[self._names[0]]
+        peak = self.simulator.peaks_at(alone)[self._places[0].name]
         return max(0, peak.size_bytes - peak.resident_bytes) / made if made else 0.0
 
 

@@ -29,6 +29,7 @@ import numpy as np
 from placement_advisor.analysis.compare_hardware import compare_hardware
 from placement_advisor.report.plans import render_hardware_comparison
 from placement_advisor.simulator import event_loop
+from placement_advisor.simulator.arrays import Step, Wires
 from placement_advisor.tf.load.model_source import ModelSource
 
 _COUNTS = (1_000, 20_000, 200_000)
@@ -88,14 +89,14 @@ def _compare(model: str, machine: str) -> None:
         print(f"{before[0]:<60}{clock_s:8.2f} s{own_s:8.2f} s of the processor")
 
 
-def _step(count: int) -> event_loop.Step:
+def _step(count: int) -> Step:
     """Return a random graph whose edges mostly lead to ops near by."""
     random = np.random.default_rng(0)
     edges = int(count * _EDGES_PER_OP)
     producer = np.sort(random.integers(0, count - 1, edges))
     reader = np.minimum(count - 1, producer + 1 + random.geometric(0.01, edges))
     duration_ns = random.integers(1_000, 100_000, count)
-    return event_loop.Step(
+    return Step(
         tensor_start=np.arange(count + 1, dtype=np.uint32),
         reader_start=np.searchsorted(producer, np.arange(count + 1)).astype(np.uint32),
         reader=reader.astype(np.uint32),
@@ -109,7 +110,7 @@ def _step(count: int) -> event_loop.Step:
     )
 
 
-def _rate(step: event_loop.Step, work_ns: int) -> float:
+def _rate(step: Step, work_ns: int) -> float:
     """Return millions of ops per second, the best of some runs.
 
     ``work_ns`` is what a copy costs the core of either end; without any, an engine moves it.
@@ -117,7 +118,7 @@ def _rate(step: event_loop.Step, work_ns: int) -> float:
     links = _DEVICES**2
     work = np.full((1, _SIZES), work_ns, np.int64)
     bytes_ns = np.linspace(0, 100_000, _SIZES).astype(np.int64)[np.newaxis]
-    wires = event_loop.Wires(
+    wires = Wires(
         kind=np.zeros(links, np.uint32),
         channel=np.arange(links, dtype=np.uint32),
         latency_ns=np.array([10_000]),

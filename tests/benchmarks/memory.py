@@ -22,7 +22,6 @@ from placement_advisor.processes.children import preload
 from placement_advisor.profile.steps import host_lines, step_windows
 from placement_advisor.profile.worker_steps import measured_memory
 from placement_advisor.profile.xplane import read_planes
-from placement_advisor.simulator.memory import peak_memory
 from placement_advisor.simulator.schedule import PeakMemory
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.testbed.benchmark import Benchmark, SilentProgress
@@ -86,7 +85,7 @@ def main():
 
 
 def _rows(model, traced, testbed):
-    graph, devices = traced.graph, [device.name for device in testbed.plan.devices]
+    graph = traced.graph
     watcher = SilentProgress()
     trial = Benchmark(testbed, steps=1, watcher=watcher)
     costing = measure_costs(trial, testbed.plan, traced, calibration_of(testbed, watcher))
@@ -96,8 +95,7 @@ def _rows(model, traced, testbed):
     for placement in proposed(_FAMILIES, graph, costing).values():
         if isinstance(placement, NotApplicable):
             continue
-        schedule = simulator.schedule(placement)
-        predicted = peak_memory(graph, schedule.runs, schedule.transfers, devices)
+        predicted = simulator.schedule(placement).peak_memory
         entry = trial.enter(placement)
         if entry.failure is None:
             trial.profile(entry)

@@ -30,7 +30,7 @@ def main():
     cluster = read_hardware(asked.hardware)
     costs = roofline_by_place(graph, cluster)
     search_step(graph, costs, cluster, Effort(units=0.001))  # Compiled code is loaded.
-    bound = bound_step(graph, costs, cluster, Simulator(graph, costs, cluster))
+    bound = bound_step(Simulator(graph, costs, cluster))
     alone_ns = bound.alone_ns[cluster.devices[0].name]
     for units in asked.units:
         for seed in range(asked.seeds):

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MODULE = "placement_advisor/solvers/lower_bounds.py"
 TESTS = "tests/solvers/test_lower_bounds.py"
-RECEIVED = "(received, home, step.receive_ns(tensor))"
+RECEIVED = "(received, home, receive_ns)"
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +36,10 @@ def exit_code(copy):
     ("right", "wrong"),
     [
         ("", ""),
-        ("min(map(step.begin_ns, step", "max(map(step.begin_ns, step"),
-        (RECEIVED, RECEIVED.replace("step", "2 * step")),
+        ("step.begin_ns.min()", "step.begin_ns.max()"),
+        (RECEIVED, RECEIVED.replace("home, ", "home, 2 * ")),
         (RECEIVED, "(received, home, _UNLIMITED_NS)"),
-        ("min((link.sender", "max((link.sender"),
-        ("min((link.receiver", "max((link.receiver"),
+        ("of_size_ns.min(axis=0)", "of_size_ns.max(axis=0)"),
     ],
 )
 def test_a_mistake_is_noticed_and_the_code_as_it_is_passes(copy, right, wrong):

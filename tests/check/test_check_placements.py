@@ -209,23 +209,6 @@ def test_what_touches_a_variable_goes_with_it_and_a_search_ends_the_same_way(pro
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        (b"", "not valid JSON: EOF"),
-        (b"\xff\x00", "not valid JSON: expected value"),
-        (b"[]", "is not an object"),
-        (b'{"schema_version": 2}', "2 is newer than the 1"),
-        (b'{"schema_version": 1}', "no field 'label'"),
-    ],
-)
-def test_a_damaged_file_is_one_error(project, content, problem):
-    (project.root / "p.json").write_bytes(content)
-    with pytest.raises(AdvisorError, match=problem) as caught:
-        project.lay_out()
-    assert caught.value.message.startswith(f"{project.root / 'p.json'}: ")
-
-
 def test_what_is_no_placement_is_one_error(project):
     with pytest.raises(AdvisorError, match=r"gone\.json: cannot be read: No such file"):
         project.lay_out(configured="gone.json")

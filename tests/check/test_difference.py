@@ -23,15 +23,6 @@ def of_layers(found):
     return record(layers=found, cuts=())
 
 
-def test_equal_records_do_not_differ():
-    found = difference(record(), record(), ALIKE)
-    assert found.before == found.after == record()
-    assert not any(
-        (found.renamed, found.gone, found.new, found.moves, found.growths, found.cuts_added,
-         found.cuts_removed, found.on_host_added)
-    )  # fmt: skip
-
-
 def test_a_layer_or_a_part_of_it_on_another_device_has_moved_and_a_few_ops_have_not():
     after = record(layers={**record().layers, "upper": layer("22", ONE)})
     after = replace(after, layers={**after.layers, "top": layer("33", TWO)})

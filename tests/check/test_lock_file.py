@@ -70,12 +70,9 @@ def refused(tmp_path):
 
 
 def edited(**changes):
-    """Return a lock file with other fields in its record; those that are None are missing."""
+    """Return a lock file with other fields in its record."""
     document = json.loads(TEXT)
-    fields = document["models"]["models/ranker.py:step"] | changes
-    document["models"]["models/ranker.py:step"] = {
-        key: value for key, value in fields.items() if value is not None
-    }
+    document["models"]["models/ranker.py:step"] |= changes
     return json.dumps(document)
 
 
@@ -120,25 +117,20 @@ def test_equal_records_give_equal_bytes(found, order):
     ("changes", "place", "problem"),
     [
         ({"step_us": -1}, "step_us", "-1 is not a whole number"),
-        ({"copies_per_step": 2**63}, "copies_per_step", "is not a whole number"),
         ({"layers": {"x": {"made_of": "1", "busy_us": 1}}}, "layers.x", "no device"),
         ({"layers": {"x": {"forward": [], "made_of": "1", "busy_us": 1}}}, "layers.x.forward",
          "[] is not a device or a list of devices"),
         ({"layers": {"x": {"forward": "a", "made_of": "1"}}}, "layers.x", "no field 'busy_us'"),
-        ({"layers": {"x": {"forwards": "a"}}}, "layers.x.forwards", "unknown key; did you"),
-        ({"cuts": [{"tensor": "a"}]}, "cuts[0]", "no field 'from'"),
         ({"cuts": [{"tensor": "a", "bytes": 1, "from": "a", "to": "b", "times": 10**15}]},
          "cuts[0].times", "is not a number of copies from 1 to 100"),
         ({"verdict": "fine"}, "verdict", "'fine' is not split, single or cannot-tell"),
-        ({"placed": None}, "", "no field 'placed'"),
         ({"cost": 3}, "cost", "unknown key; there are hardware, "),
     ],
     ids=str,
 )  # fmt: skip
 def test_what_hands_have_edited_is_named_with_its_place(refused, changes, place, problem):
     error = refused(edited(**changes))
-    start = ".".join(["models.'models/ranker.py:step'", *([place] if place else [])])
-    assert error.message.startswith(f"{start}: ")
+    assert error.message.startswith(f"models.'models/ranker.py:step'.{place}: ")
     assert problem in error.message
     assert error.hint is not None
     assert "delete it and run `advisor check --update`" in error.hint
@@ -194,47 +186,27 @@ def places(value, at=()):
     return [at, *(place for key, item in members for place in places(item, (*at, key)))]
 
 
-def reads_or_refuses(path):
-    try:
-        found = read_lock(path)
-    except AdvisorError:
-        return
-    path.write_text(lock_text(found), encoding="utf-8")
-    assert lock_text(read_lock(path)) == lock_text(found)
-
-
-@ANY_PATH
-@given(value=_values)
-def test_any_json_is_records_or_an_error(tmp_path, value):
-    (tmp_path / "lock").write_text(json.dumps(value))
-    reads_or_refuses(tmp_path / "lock")
-
-
 @ANY_PATH
 @given(data=st.data(), value=_values)
 def test_a_lock_file_with_any_value_replaced_or_dropped_is_records_or_an_error(
     tmp_path, data, value
 ):
-    document = json.loads(TEXT)
+    document = [json.loads(TEXT)]
     *outer, key = data.draw(st.sampled_from(places(document)[1:]))
     inner = document
     for each in outer:
         inner = inner[each]
-    if data.draw(st.booleans()):
+    if data.draw(st.booleans()) or not outer:
         inner[key] = value
     else:
         del inner[key]
-    (tmp_path / "lock").write_text(json.dumps(document))
-    reads_or_refuses(tmp_path / "lock")
-
-
-@ANY_PATH
-@given(at=st.integers(0, len(TEXT) - 1), byte=st.integers(0, 255))
-def test_a_lock_file_with_any_byte_changed_is_records_or_an_error(tmp_path, at, byte):
-    data = bytearray(TEXT.encode())
-    data[at] = byte
-    (tmp_path / "lock").write_bytes(bytes(data))
-    reads_or_refuses(tmp_path / "lock")
+    (tmp_path / "lock").write_text(json.dumps(document[0]))
+    try:
+        found = read_lock(tmp_path / "lock")
+    except AdvisorError:
+        return
+    (tmp_path / "lock").write_text(lock_text(found), encoding="utf-8")
+    assert lock_text(read_lock(tmp_path / "lock")) == lock_text(found)
 
 
 def test_tensors_are_never_more_than_a_record_holds(refused):

@@ -98,7 +98,7 @@ def test_a_step_that_becomes_too_long_is_refused():
 def test_the_longest_step_that_is_counted_is_simulated_and_bounded():
     step = two_ops(4, time_ns=MAX_NS - 10 - 14)
     assert step.simulate().step_ns == MAX_NS
-    bound = bound_step(step.graph, step.all_costs(), step.cluster, step.simulator())
+    bound = bound_step(step.simulator())
     assert (bound.alone_ns["a"], bound.split_ns) == (MAX_NS - 14, MAX_NS)
 
 

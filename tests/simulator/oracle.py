@@ -38,13 +38,6 @@ class _Task:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Kernel:
-    """What runs behind its launch; its end is an event."""
-
-    task: _Task
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
 class _Copy:
     producer: _Task
     port: int
@@ -101,6 +94,7 @@ class Oracle:
         self._last_arrival_ns = {}
         runs = [op for op in step.graph.ops if op.role is not Role.CONSTANT]
         in_use = {self._place(op).device.name for op in runs}
+        further = [device for device in devices[1:] if device.name in in_use]
         self._is_split = len(in_use & {device.name for device in devices}) > 1
         self._tasks = {op.name: self._task(op) for op in runs}
         for edge in step.graph.edges:
@@ -109,20 +103,14 @@ class Oracle:
         for task in self._tasks.values():
             if not task.waits_for:
                 self._is_ready(task, 0)
-        used = {task.place.device.name for task in self._tasks.values()}
-        further = [device for device in devices[1:] if device.name in used]
-        for device in (*devices, *step.cluster.hosts):
-            place = self._places[device.name]
-            if device is devices[0]:
-                place.begin_ns = self._dispatch.partition_overhead_ns * len(further)
-            elif device in devices:
-                place.begin_ns = _either(device.remote_start_ns, self._dispatch.remote_start_ns)
+        for device in devices[1:]:
+            self._places[device.name].begin_ns = step.cluster.remote_start_ns(device)
+        first = self._places[devices[0].name]
+        first.begin_ns = self._dispatch.partition_overhead_ns * len(further)
+        for place in self._places.values():
             self._ends_at(place, place.begin_ns)
         self._run()
-        late_ns = {
-            device.name: _either(device.remote_end_ns, self._dispatch.remote_end_ns)
-            for device in further
-        }
+        late_ns = {device.name: step.cluster.remote_end_ns(device) for device in further}
         ends = [
             task.end_ns + late_ns.get(task.place.device.name, 0) for task in self._tasks.values()
         ]
@@ -146,12 +134,8 @@ class Oracle:
             if copy.priced_bytes and last.device.name in (copy.link.source, copy.link.target)
             for moment in range(copy.set_out_ns, copy.end_ns)
         }
-        return sum(
-            moment in copied
-            for task in self._started
-            if task.place is last
-            for moment in range(task.start_ns, task.end_ns)
-        )
+        kernels = [task for task in self._started if task.place is last]
+        return sum(moment in copied for k in kernels for moment in range(k.start_ns, k.end_ns))
 
     @property
     def runs(self):
@@ -200,27 +184,17 @@ class Oracle:
     def _task(self, op):
         place = self._place(op)
         cost = self._step.all_costs()[place.device.name].costs.get(op.name)
-        if cost is None:
-            return _Task(op=op, place=place, duration_ns=0, beside_ns=0)
-        if place.device.launches_ahead:
-            return _Task(
-                op=op,
-                place=place,
-                duration_ns=cost.time_ns,
-                beside_ns=cost.time_ns,
-                launch_ns=place.device.launch_overhead_ns,
-            )
-        sharing = self._step.cluster.sharing
-        alone_ns = cost.time_ns + place.device.launch_overhead_ns
-        longer_ns = cost.time_ns * (sharing.split_ratio - 1)
-        draws_ns = (op.bytes_accessed or 0) * 1e9 / sharing.memory_bytes_per_s
-        beside_ns = longer_ns + min(cost.time_ns, draws_ns) * (sharing.memory_ratio - 1)
-        return _Task(
-            op=op,
-            place=place,
-            duration_ns=alone_ns + round(longer_ns) * self._is_split,
-            beside_ns=alone_ns + round(beside_ns),
-        )
+        own_ns = 0 if cost is None else cost.time_ns
+        launch_ns = 0 if cost is None else place.device.launch_overhead_ns
+        task = _Task(op=op, place=place, duration_ns=own_ns, beside_ns=own_ns, launch_ns=launch_ns)
+        if not place.device.launches_ahead:
+            sharing = self._step.cluster.sharing
+            longer_ns = own_ns * (sharing.split_ratio - 1)
+            draws_ns = (op.bytes_accessed or 0) * 1e9 / sharing.memory_bytes_per_s
+            beside_ns = longer_ns + min(own_ns, draws_ns) * (sharing.memory_ratio - 1)
+            task.duration_ns += launch_ns + round(longer_ns) * self._is_split
+            task.beside_ns += launch_ns + round(beside_ns)
+        return task
 
     def _run(self):
         while self._events:
@@ -232,9 +206,10 @@ class Oracle:
                     self._deliver(who, now)
                 else:
                     place.copies.append(("receive", who))
-            elif isinstance(who, _Kernel):
-                place = who.task.place
-                self._tell(who.task, now, here=False, away=True)
+            elif isinstance(who, _Task):
+                # Its kernel ends, behind its launch.
+                place = who.place
+                self._tell(who, now, here=False, away=True)
             else:
                 place, done = who, who.doing
                 place.doing = None
@@ -255,7 +230,7 @@ class Oracle:
         task.end_ns = task.place.kernels_until_ns = task.start_ns + task.duration_ns
         self._tell(task, now, here=True, away=False)
         order = (task.place.number, 1, self._started.index(task))
-        heappush(self._events, (task.end_ns, _END, order, _Kernel(task=task)))
+        heappush(self._events, (task.end_ns, _END, order, task))
 
     def _tell(self, task, now, *, here, away):
         edges = self._step.graph.outputs_of(task.op.name)
@@ -376,10 +351,6 @@ class Oracle:
 
     def _ends_at(self, place, time_ns):
         heappush(self._events, (time_ns, _END, (place.number, 0), place))
-
-
-def _either(own_ns, common_ns):
-    return common_ns if own_ns is None else own_ns
 
 
 def _send_ns(copy):

@@ -2,23 +2,20 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from drawn_cases import cases
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from placed_steps import (
     HALF_EACH,
     diamond,
-    edge,
     launching_ahead,
-    op,
     pair,
-    placed,
     placed_steps,
     price,
     wired,
 )
 
-from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Dispatch
 from placement_advisor.simulator.schedule import (
     DeviceTime,
@@ -31,117 +28,111 @@ from placement_advisor.simulator.schedule import (
     merged_intervals,
 )
 
-
-def path_of(step):
-    return critical_path(step.graph, step.simulate(), step.cluster)
-
-
-def told(step):
-    return [(s.kind.value, s.what, s.where, s.start_ns, s.end_ns) for s in path_of(step)]
-
-
-def test_the_path_of_a_diamond_goes_over_its_slower_side_by_hand():
-    assert told(diamond()) == [
-        ("compute", "src", "a", 0, 50),
-        ("copy", "src:0", "a → b", 50, 160),
-        ("compute", "right", "b", 160, 260),
-        ("copy", "right:0", "b → a", 260, 370),
-        ("compute", "sink", "a", 370, 390),
-    ]
-
-
-def test_an_op_waited_for_its_device_or_its_launch():
-    step = wired({"x": ("a", 10), "y": ("a", 30)}, "")
-    assert told(step) == [("compute", "x", "a", 0, 10), ("compute", "y", "a", 10, 40)]
-    step = wired({"x": ("a", 1), "y": ("a", 100)}, "", launching_ahead(5))
-    assert told(step) == [
-        ("overhead", "launch of x", "a", 0, 5),
-        ("overhead", "launch of y", "a", 5, 10),
-        ("compute", "y", "a", 10, 110),
-    ]
-
-
-def test_an_op_that_waited_for_its_device_to_send_something_waited_for_that():
-    step = diamond(work=HALF_EACH)
-    slow_left = replace(step, costs=price({"src": 50, "left": 900, "right": 100, "sink": 20}))
-    # right's tensor arrives at 315, but a has time for it at 1005 only.
-    assert told(slow_left) == [
-        ("compute", "src", "a", 0, 50),
-        ("copy", "src:0", "a", 50, 105),
-        ("compute", "left", "a", 105, 1_005),
-        ("copy", "right:0", "a", 1_005, 1_060),
-        ("compute", "sink", "a", 1_060, 1_080),
-    ]
-
-
-def test_a_wire_that_another_copy_holds_is_queueing():
-    step = wired({"x": ("a", 10, 100, 30), "y": ("b", 10)}, "x -> y, x:1 -> y")
-    assert told(step) == [
-        ("compute", "x", "a", 0, 10),
-        ("queueing", "x:1", "a → b", 10, 110),
-        ("copy", "x:1", "a → b", 110, 150),
-        ("compute", "y", "b", 150, 160),
-    ]
-
-
-def test_a_copy_that_arrives_is_no_work_of_the_device_that_it_reaches():
-    step = wired(
-        {"x": ("a", 10, 80), "busy": ("b", 100), "later": ("b", 50), "y": ("b", 1)}, "x -> y"
-    )
-    # x's tensor is there at 10 + 80 + 10, just when b has done the first of its ops.
-    assert told(step) == [
-        ("compute", "busy", "b", 0, 100),
-        ("compute", "later", "b", 100, 150),
-        ("compute", "y", "b", 150, 151),
-    ]
-
-
-def test_overheads_at_both_ends_are_named():
-    dispatch = Dispatch(
-        step_overhead_ns=7, partition_overhead_ns=40, remote_start_ns=60, remote_end_ns=30
-    )
-    step = wired({"x": ("a", 35), "y": ("b", 10)}, "", pair(dispatch=dispatch))
-    # x ends at 75 and y at 70, but of y's end nobody knows before 100.
-    assert told(step) == [
-        ("overhead", "start of the device", "b", 0, 60),
-        ("compute", "y", "b", 60, 70),
-        ("overhead", "end of the step", "b", 70, 70 + 30 + 7),
-    ]
-
-
-def test_a_tensor_that_waits_to_be_asked_for_is_queueing():
-    cluster = pair(latency_ns=50)
-    near, far = cluster.devices
-    step = wired(
-        {"x": ("a", 35, 100), "y": ("b", 10)},
-        "x -> y",
-        replace(cluster, devices=(near, replace(far, remote_start_ns=50, remote_end_ns=51))),
-    ).with_links(request_ns=50)
-    # b begins at 50, and what it asks for then reaches a at 100.
-    assert told(step) == [
-        ("compute", "x", "a", 0, 35),
-        ("queueing", "x:0", "a → b", 35, 100),
-        ("copy", "x:0", "a → b", 100, 250),
-        ("compute", "y", "b", 250, 260),
-        ("overhead", "end of the step", "b", 260, 260 + 51),
-    ]
-
-
-def test_an_op_that_is_launched_ahead_waited_for_its_launch_or_for_its_device():
-    ops = ["x", "long", "y"]
-    step = placed(
-        OpGraph([*map(op, ops)], [edge("x", "long", 4), edge("x", "y", 4)]),
-        dict.fromkeys(ops, "a"),
-        {"x": 1, "long": 100, "y": 1},
-        launching_ahead(5),
-    )
+FAR = replace(pair().devices[1], remote_start_ns=50, remote_end_ns=51)
+AROUND = Dispatch(
+    step_overhead_ns=7, partition_overhead_ns=40, remote_start_ns=60, remote_end_ns=30
+)
+SLOW_LEFT = price({"src": 50, "left": 900, "right": 100, "sink": 20})
+PATHS = {
+    "over the slower side of a diamond": (
+        diamond(),
+        [
+            ("compute", "src", "a", 0, 50),
+            ("copy", "src:0", "a → b", 50, 160),
+            ("compute", "right", "b", 160, 260),
+            ("copy", "right:0", "b → a", 260, 370),
+            ("compute", "sink", "a", 370, 390),
+        ],
+    ),
+    "an op waited for its device": (
+        wired({"x": ("a", 10), "y": ("a", 30)}, ""),
+        [("compute", "x", "a", 0, 10), ("compute", "y", "a", 10, 40)],
+    ),
+    "an op waited for its launch": (
+        wired({"x": ("a", 1), "y": ("a", 100)}, "", launching_ahead(5)),
+        [
+            ("overhead", "launch of x", "a", 0, 5),
+            ("overhead", "launch of y", "a", 5, 10),
+            ("compute", "y", "a", 10, 110),
+        ],
+    ),
     # long is launched when x is, and runs from 10 on, after its launch; y is launched by then 15.
-    assert told(step) == [
-        ("overhead", "launch of x", "a", 0, 5),
-        ("overhead", "launch of long", "a", 5, 10),
-        ("compute", "long", "a", 10, 110),
-        ("compute", "y", "a", 110, 111),
-    ]
+    "an op that is launched ahead waited for its device": (
+        wired(
+            {"x": ("a", 1, 4), "long": ("a", 100), "y": ("a", 1)},
+            "x -> long, x -> y",
+            launching_ahead(5),
+        ),
+        [
+            ("overhead", "launch of x", "a", 0, 5),
+            ("overhead", "launch of long", "a", 5, 10),
+            ("compute", "long", "a", 10, 110),
+            ("compute", "y", "a", 110, 111),
+        ],
+    ),
+    # right's tensor arrives at 315, but a has time for it at 1005 only.
+    "an op waited for its device to send something": (
+        replace(diamond(work=HALF_EACH), costs=SLOW_LEFT),
+        [
+            ("compute", "src", "a", 0, 50),
+            ("copy", "src:0", "a", 50, 105),
+            ("compute", "left", "a", 105, 1_005),
+            ("copy", "right:0", "a", 1_005, 1_060),
+            ("compute", "sink", "a", 1_060, 1_080),
+        ],
+    ),
+    "a wire that another copy holds is queueing": (
+        wired({"x": ("a", 10, 100, 30), "y": ("b", 10)}, "x -> y, x:1 -> y"),
+        [
+            ("compute", "x", "a", 0, 10),
+            ("queueing", "x:1", "a → b", 10, 110),
+            ("copy", "x:1", "a → b", 110, 150),
+            ("compute", "y", "b", 150, 160),
+        ],
+    ),
+    # x's tensor is there at 10 + 80 + 10, just when b has done the first of its ops.
+    "a copy that arrives is no work of the device that it reaches": (
+        wired(
+            {"x": ("a", 10, 80), "busy": ("b", 100), "later": ("b", 50), "y": ("b", 1)}, "x -> y"
+        ),
+        [
+            ("compute", "busy", "b", 0, 100),
+            ("compute", "later", "b", 100, 150),
+            ("compute", "y", "b", 150, 151),
+        ],
+    ),
+    # x ends at 75 and y at 70, but of y's end nobody knows before 100.
+    "overheads at both ends": (
+        wired({"x": ("a", 35), "y": ("b", 10)}, "", pair(dispatch=AROUND)),
+        [
+            ("overhead", "start of the device", "b", 0, 60),
+            ("compute", "y", "b", 60, 70),
+            ("overhead", "end of the step", "b", 70, 70 + 30 + 7),
+        ],
+    ),
+    # b begins at 50, and what it asks for then reaches a at 100.
+    "a tensor that waits to be asked for is queueing": (
+        wired(
+            {"x": ("a", 35, 100), "y": ("b", 10)},
+            "x -> y",
+            replace(pair(latency_ns=50), devices=(pair().devices[0], FAR)),
+        ).with_links(request_ns=50),
+        [
+            ("compute", "x", "a", 0, 35),
+            ("queueing", "x:0", "a → b", 35, 100),
+            ("copy", "x:0", "a → b", 100, 250),
+            ("compute", "y", "b", 250, 260),
+            ("overhead", "end of the step", "b", 260, 260 + 51),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_a_path_is_that_found_by_hand(name):
+    step, expected = PATHS[name]
+    path = critical_path(step.graph, step.simulate(), step.cluster)
+    assert [(s.kind.value, s.what, s.where, s.start_ns, s.end_ns) for s in path] == expected
 
 
 @given(placed_steps(hosts=True))
@@ -245,13 +236,7 @@ def test_waiting_for_a_copy_equals_a_count_of_single_nanoseconds(step):
 
 
 def test_a_device_whose_ops_are_shorter_than_their_launches_waits_for_these():
-    ops = ["x", "y", "z"]
-    step = placed(
-        OpGraph([*map(op, ops)], []),
-        dict.fromkeys(ops, "a"),
-        {"x": 1, "y": 1, "z": 9},
-        launching_ahead(3),
-    )
+    step = wired({"x": ("a", 1), "y": ("a", 1), "z": ("a", 9)}, "", launching_ahead(3))
     a, _ = device_times(step.simulate())
     # Launched at 3, 6 and 9; the last one runs until 18.
     assert (a.before_first_ns, a.compute_ns, a.waits_for_launch_ns) == (3, 11, 2 + 2)

@@ -1,45 +1,66 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from hypothesis import example, given
-from placed_steps import edge, op, placed, placed_steps
+from hypothesis import given
+from placed_steps import edge, op, placed_steps
 
 from placement_advisor.graph.op import CONTROL_PORT, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Device
-from placement_advisor.simulator.memory import Constants, DeviceFlow, MemoryTracker, peak_memory
+from placement_advisor.simulator.arrays import UNKNOWN, GraphArrays, ScheduleArrays
+from placement_advisor.simulator.memory import Constants, MemoryTracker, peaks
 from placement_advisor.simulator.schedule import (
     MAX_CONTRIBUTORS,
     BufferUse,
     Contributor,
-    OpRun,
     PeakMemory,
     Transfer,
     shortages,
 )
 
+PLACES = ("a", "b", "host")
 
-def peaks_of(ops, edges, *transfers, **device_of):
-    """Return the peaks of a step whose ops run one after the other as given, each for 10 ns."""
+
+def peaks_of(ops, edges, *transfers, takes_ns=10, **device_of):
+    """Return the peaks of a step whose ops run one after the other as given."""
     graph = OpGraph(ops, edges)
-    runs = [
-        OpRun(
-            op=each.name,
-            device=device_of.get(each.name, "a"),
-            ready_ns=10 * place,
-            start_ns=10 * place,
-            end_ns=10 * place + 10,
+    arrays = GraphArrays(graph)
+    named = [each.name for each in ops]
+    start_ns = np.array([takes_ns * named.index(each.name) for each in arrays.ops])
+    made = [arrays.ops[i].name for i in arrays.producer]
+    tensors = list(zip(made, arrays.port.tolist(), strict=True))
+    rows = [
+        (
+            tensors.index((each.producer, each.port)),
+            *map(PLACES.index, (each.source, each.target)),
+            *(each.start_ns, each.end_ns, each.receive_work_ns),
+            UNKNOWN if each.size_bytes is None else each.size_bytes,
         )
-        for place, each in enumerate(ops)
-        if each.role is not Role.CONSTANT
+        for each in transfers
     ]
-    return peak_memory(graph, runs, transfers, ["a", "b"])
+    table = np.array(rows, np.int64).reshape(-1, 7)
+    step = ScheduleArrays(
+        step_ns=0,
+        places=PLACES,
+        op=np.arange(len(arrays.ops)),
+        place=np.array([PLACES.index(device_of.get(each.name, "a")) for each in arrays.ops]),
+        run_ns=np.column_stack([start_ns, start_ns + takes_ns]),
+        arrays=arrays,
+        copied=table[:, 0],
+        source=table[:, 1],
+        target=table[:, 2],
+        copy_ns=table[:, 3:5],
+        unpacked_ns=table[:, 5],
+        copy_bytes=table[:, 6],
+    )
+    return peaks(step, graph, Constants(graph))
 
 
 def peak_bytes(ops, edges, *transfers, **device_of):
     """Return the peaks of device a and device b."""
-    peaks = peaks_of(ops, edges, *transfers, **device_of)
-    return peaks["a"].size_bytes, peaks["b"].size_bytes
+    found = peaks_of(ops, edges, *transfers, **device_of)
+    return found["a"].size_bytes, found["b"].size_bytes
 
 
 def copy(producer, size_bytes, start_ns, end_ns, *, receive_work_ns=0):
@@ -127,9 +148,12 @@ PEAKS = {
         for kind in ("Reshape", "Sum")
     },
     "a constant stands on each device that reads it": (
-        [op("c", 5, role=Role.CONSTANT), op("x", 30), op("y", 7)],
-        *(made("c x 5", "c y 5"), [], THERE),
-        (35, 12),
+        [
+            *(op("c", 5, role=Role.CONSTANT), op("d", 3, role=Role.CONSTANT)),
+            *(op("x", 30), op("y", 7)),
+        ],
+        *(made("c x 5", "c y 5", "d x 3"), [], THERE),
+        (38, 12),
     ),
     "a variable of which rows are gathered is read by copy": (
         [
@@ -221,9 +245,7 @@ def test_peaks_are_those_counted_by_hand(name):
 
 
 def test_an_op_without_duration_holds_its_inputs_and_outputs_side_by_side():
-    runs = [OpRun(op=name, device="a", ready_ns=5, start_ns=5, end_ns=5) for name in ("x", "y")]
-    graph = OpGraph([X, Y30], made("x y 100"))
-    assert peak_memory(graph, runs, [], ["a"])["a"].size_bytes == 130
+    assert peaks_of([X, Y30], made("x y 100"), takes_ns=0)["a"].size_bytes == 130
 
 
 @pytest.mark.parametrize(
@@ -311,69 +333,33 @@ def test_what_is_not_named_is_summed_by_what_it_is_held_for():
 
 def test_a_device_that_is_too_small_is_named_with_what_it_lacks_and_why():
     ops = [variable("v", 3_000_000_000), op("x", 500_000_000)]
-    peaks = peaks_of(ops, [])
+    found = peaks_of(ops, [])
     small = Device(name="a", kind="GPU", memory_bytes=2_500_000_000)
     unknown = Device(name="b", kind="GPU")
-    (shortage,) = shortages(peaks, [small, unknown])
+    (shortage,) = shortages(found, [small, unknown])
     assert shortage.missing_bytes == 1_000_000_000
     assert str(shortage) == (
         "on a the step holds 3.50 GB at 10 ns, 1.00 GB more than the 2.50 GB there, "
         "most of it for v (variable, 3.00 GB), x (activation, 500 MB)"
     )
-    assert not shortages(peaks, [Device(name="a", kind="GPU", memory_bytes=3_500_000_000)])
+    assert not shortages(found, [Device(name="a", kind="GPU", memory_bytes=3_500_000_000)])
 
 
-@given(placed_steps())
+@given(placed_steps(hosts=True))
 def test_a_peak_holds_at_least_its_largest_op_and_at_most_all_there_is(step):
     schedule = step.simulate()
-    names = step.cluster.device_names()
-    peaks = peak_memory(step.graph, schedule.runs, schedule.transfers, names)
-    made = dict.fromkeys(names, 0)
-    largest = dict.fromkeys(names, 0)
-    device_of = {run.op: run.device for run in schedule.runs}
-    for each in step.graph.ops:
-        known = [size for size in each.output_bytes if size is not None]
-        if each.role is Role.CONSTANT:
-            for device in names:
-                made[device] += sum(known)
-            continue
-        device = device_of[each.name]
-        if device not in made:
-            continue
-        made[device] += each.parameter_bytes + sum(known)
-        # A read of a variable makes nothing but by copy.
-        if each.kind == "ReadVariableOp":
-            made[device] += 1_000
-        elif each.kind == "MatMul" and each.role is not Role.VARIABLE:
-            largest[device] = max([largest[device], *known])
-    for transfer in schedule.transfers:
-        if transfer.target in made:
-            made[transfer.target] += transfer.size_bytes or 0
-    for device, peak in peaks.items():
-        assert max(largest[device], peak.resident_bytes) <= peak.size_bytes <= made[device]
+    found = schedule.peak_memory
+    largest = dict.fromkeys(step.cluster.place_names(), 0)
+    for run in schedule.runs:
+        each = step.graph.op(run.op)
+        if each.kind == "MatMul" and each.role is not Role.VARIABLE:
+            known = [size for size in each.output_bytes if size is not None]
+            largest[run.device] = max([largest[run.device], *known])
+    assert found.keys() == largest.keys()
+    for device, peak in found.items():
+        assert max(largest[device], peak.resident_bytes) <= peak.size_bytes
+        assert peak.size_bytes <= found.at_most[device]
         named = sum(each.size_bytes for each in peak.contributors)
         assert named + sum(peak.rest_bytes.values()) == peak.size_bytes
         assert len(peak.contributors) <= MAX_CONTRIBUTORS
         assert peak.at_ns <= schedule.step_ns
-
-
-TWO_CONSTANTS = placed(
-    OpGraph(
-        [*(op(name, 8, role=Role.CONSTANT) for name in ("one", "two")), op("sum", 8)],
-        [edge("one", "sum", 8), edge("two", "sum", 8)],
-    ),
-    {"sum": "a"},
-    {"sum": 1},
-)
-
-
-@given(placed_steps(hosts=True))
-@example(TWO_CONSTANTS)
-def test_a_device_replayed_alone_holds_what_it_holds_beside_others(step):
-    simulator, names = step.simulator(), step.cluster.device_names()
-    schedule = step.simulate()
-    peaks = peak_memory(step.graph, schedule.runs, schedule.transfers, names)
-    outline = simulator.outline(simulator.devices_of(step.placement))
-    for place, name in enumerate(names):
-        flow = DeviceFlow(outline, place, simulator.ops, Constants(step.graph))
-        assert flow.peak() == peaks[name]

@@ -16,7 +16,6 @@ from placement_advisor.candidates.batch_split.split_graph import Merge
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.simulator.memory import peak_memory
 from placement_advisor.simulator.simulator import Simulator
 
 
@@ -94,10 +93,9 @@ def test_a_replica_keeps_its_own_gradients_until_it_has_the_sums_and_holds_them_
     names = cluster.device_names()
     costs = price({op.name: 10 for op in graph.placed_ops})
     simulator = Simulator(graph, costs.everywhere(cluster), cluster)
-    schedule = simulator.schedule(found.placed(names, label="mirrored", rationale=""))
-    peaks = peak_memory(graph, schedule.runs, schedule.transfers, names)
+    peaks = simulator.schedule(found.placed(names, label="mirrored", rationale="")).peak_memory
     # Weights, inputs and a rate stay; of 16 bytes each its own gradient, the sums and their parts.
-    assert {peak.size_bytes for peak in peaks.values()} == {16 + 2 * 8 + 4 + 3 * 16}
+    assert {peaks[name].size_bytes for name in names} == {16 + 2 * 8 + 4 + 3 * 16}
     graph = mirrored_lookups("Mul", first=Merge.SUM).graph
     assert "replica_0/all_gather/second/done" in graph
     reads = [edge.producer for edge in graph.inputs_of("replica_0/all_reduce/done")]
