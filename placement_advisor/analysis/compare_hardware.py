@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import gc
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,18 +24,23 @@ from placement_advisor.analysis.options import AnalyzeOptions
 from placement_advisor.analysis.predictions import bound_of, predict, propose_all, with_searched
 from placement_advisor.analysis.runs import RunResults
 from placement_advisor.analysis.step_costs import assume_costs
-from placement_advisor.analysis.tracing import AnalysisRequest, split_batch, traced_model
+from placement_advisor.analysis.tracing import (
+    AnalysisRequest,
+    or_error,
+    split_batch,
+    trace_repeated,
+    traced_model,
+)
 from placement_advisor.candidates import families, pipeline, references, towers
-from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
+from placement_advisor.candidates.batch_split.data_parallel import FAMILIES
 from placement_advisor.candidates.batch_split.plan import shares_of
 from placement_advisor.candidates.batch_split.split_graph import unsplit
 from placement_advisor.candidates.by_layer import NotApplicable
-from placement_advisor.cost.collectives import ALL_DEVICES, ring_of_devices
+from placement_advisor.cost.collectives import ring_of_devices
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError
 from placement_advisor.machine.cluster_file import load_machine
 from placement_advisor.machine.hierarchy import read_machine
-from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.sensitivity import predicted_ratio
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
@@ -166,7 +170,7 @@ class _MachineResults:
         self._best: dict[tuple[machine_scaling.Scaling, int], _BestStep] = {}
         # One device with the batch, and with several times that.
         self._alone: list[tuple[machine_scaling.OneDevice, tuple[int, ...]]] = []
-        step, steps = self._add_alone(traces.whole)
+        step = self._add_alone(traces.whole)
         self._samples = self.alone[0].samples
         for times in sorted(traces.larger):
             larger = traces.weak(1, times)
@@ -176,7 +180,7 @@ class _MachineResults:
                 self._add_alone(larger)
         another = traces.another()
         if another is not None:
-            self.memory.append(steps.memory(references.SINGLE, step, another))
+            self._add_memory(references.SINGLE, step, another, self._first, 1)
 
     @property
     def alone(self) -> tuple[machine_scaling.OneDevice, ...]:
@@ -195,9 +199,6 @@ class _MachineResults:
                 samples=one.samples,
                 step_ns=one.step_ns,
                 alone_per_s=one.samples_per_s,
-                ratio=None,
-                without_launches=None,
-                limit=None,
                 if_wrong_ns=if_wrong_ns,
             )
         for scaling in self.scalings:
@@ -217,19 +218,26 @@ class _MachineResults:
         here = len(part.cluster.devices)
         if self._traced is not None:
             other = self._traced.of_share(here).folded()
-            steps = _Steps(self._traced.weak(here), part, self._folded)
-            self._add(FAMILIES, steps, machine_scaling.Scaling.WEAK, other)
+            self._add_split(self._traced.weak(here), part, machine_scaling.Scaling.WEAK, other)
         if machine_scaling.Scaling.STRONG not in self.scalings:
             return
         split = self._traces.splits[part.devices]
         if isinstance(split, BatchSplitError):
             self.notes.append(f"{part.devices} devices: {split.message}")
         else:
-            self._add(
-                FAMILIES,
-                _Steps(split.first(here), part, self._folded),
-                machine_scaling.Scaling.STRONG,
-            )
+            self._add_split(split.first(here), part, machine_scaling.Scaling.STRONG, None)
+
+    def _add_split(
+        self,
+        traces: SplitTraces,
+        part: _MachinePart,
+        scaling: machine_scaling.Scaling,
+        other: SplitTraces | None,
+    ) -> None:
+        traces = traces.folded()
+        for family in FAMILIES:
+            step = self._folded.simulated(family, traces, part.cluster, part.rings)
+            self._add(family, step, part, part.devices, scaling, other)
 
     def split_layers(self, part: _MachinePart) -> None:
         """Simulate the families that split layers within a host, where that has several devices."""
@@ -253,66 +261,78 @@ class _MachineResults:
                     self.notes.append(f"{counted(part.hosts, 'host')}: {answer.message}")
                 else:
                     assert not isinstance(other, BatchSplitError), "the batch itself is traced"
-                    steps = _LaidOutSteps(answer, part, self._folded, within)
-                    self._add((family,), steps, scaling, other)
+                    step = self._folded.laid_out(within, answer, part.cluster, part.rings)
+                    self._add(family, step, part, part.hosts, scaling, other)
 
-    def _add_alone(self, traces: SplitTraces) -> tuple[scaled_steps.FoldedStep, _Steps]:
-        steps = _LaidOutSteps(traces, self._first, self._folded, self._all_on_first)
-        step = steps.simulated(references.SINGLE)
+    def _add_alone(self, traces: SplitTraces) -> scaled_steps.FoldedStep:
+        first = self._first
+        step = self._folded.laid_out(self._all_on_first, traces, first.cluster, first.rings)
         (samples,) = traces.wiring.shares
         one = machine_scaling.OneDevice(samples, step.outline.step_ns, step.memory.fits())
         self._alone.append((one, self._if_wrong_ns(step)))
-        return step, steps
+        return step
 
     def _if_wrong_ns(self, step: scaled_steps.FoldedStep) -> tuple[int, ...]:
         return tuple(step.if_wrong(*way) for way in self._ways)
 
     def _add(
         self,
-        names: Sequence[str],
-        steps: _Steps,
+        family: str,
+        step: scaled_steps.FoldedStep | NotApplicable,
+        part: _MachinePart,
+        replicas: int,
         scaling: machine_scaling.Scaling,
-        other: SplitTraces | None = None,
+        other: SplitTraces | None,
     ) -> None:
-        """Add steps, and what they hold with the whole batch on each of all devices."""
-        samples = self._samples * (steps.devices if scaling is machine_scaling.Scaling.WEAK else 1)
-        for family in names:
-            step = steps.simulated(family)
-            if isinstance(step, NotApplicable):
-                self.notes.append(f"{steps.devices} devices: {family} {step.reason}")
-                continue
-            fits, step_ns = step.memory.fits(), step.outline.step_ns
-            self.steps.append(
-                machine_scaling.SimulatedStep(
-                    scaling, family, steps.devices, samples, step_ns, fits
-                )
-            )
-            key = scaling, steps.devices
-            known = self._best.get(key)
-            if fits and (known is None or step_ns < known.step.outline.step_ns):
-                self._best[key] = _BestStep(family, samples, step, steps.part, steps.replicas)
-            if scaling is machine_scaling.Scaling.WEAK and steps.devices == self._most:
-                assert other is not None
-                self.memory.append(steps.memory(family, step, other))
+        """Add a step, and what it holds with the whole batch on each of all devices.
+
+        ``other`` are its traces with other samples on each device, where it has the whole batch.
+        """
+        devices = part.devices
+        if isinstance(step, NotApplicable):
+            self.notes.append(f"{devices} devices: {family} {step.reason}")
+            return
+        is_weak = scaling is machine_scaling.Scaling.WEAK
+        samples = self._samples * (devices if is_weak else 1)
+        fits, step_ns = step.memory.fits(), step.outline.step_ns
+        self.steps.append(
+            machine_scaling.SimulatedStep(scaling, family, devices, samples, step_ns, fits)
+        )
+        known = self._best.get((scaling, devices))
+        if fits and (known is None or step_ns < known.step.outline.step_ns):
+            self._best[scaling, devices] = _BestStep(family, samples, step, part, replicas)
+        if is_weak and devices == self._most:
+            assert other is not None
+            self._add_memory(family, step, other, part, replicas)
+
+    def _add_memory(
+        self,
+        family: str,
+        step: scaled_steps.FoldedStep,
+        other: SplitTraces,
+        part: _MachinePart,
+        replicas: int,
+    ) -> None:
+        """Add what a step holds; ``other`` has other samples on each device."""
+        peak_bytes, of_replica = step.memory.busiest(step.sized(other))
+        largest = None if of_replica is None else of_replica * replicas // part.devices
+        self.memory.append(machine_scaling.FamilyMemory(family, part.devices, peak_bytes, largest))
 
     def _row(
         self, scaling: machine_scaling.Scaling, devices: int, best: _BestStep
     ) -> machine_scaling.ScaledStep:
         outline = best.step.outline
-        row = machine_scaling.ScaledStep(
-            scaling=scaling,
-            family=best.family,
-            devices=devices,
-            used=devices,
-            samples=best.samples,
-            step_ns=outline.step_ns,
-            alone_per_s=None,
-            ratio=None,
-            without_launches=None,
-            limit=None,
-            if_wrong_ns=self._if_wrong_ns(best.step),
+        row = self._against_one(
+            machine_scaling.ScaledStep(
+                scaling=scaling,
+                family=best.family,
+                devices=devices,
+                used=devices,
+                samples=best.samples,
+                step_ns=outline.step_ns,
+                if_wrong_ns=self._if_wrong_ns(best.step),
+            )
         )
-        row = self._against_one(row)
         if row.alone_per_s is None:
             return row
         ideal_ns = best.samples / row.alone_per_s / devices * NS_PER_S
@@ -381,80 +401,6 @@ def _machine_parts(machine: Machine) -> Iterator[_MachinePart]:
         yield _MachinePart(cluster=cluster, hosts=hosts, rings=rings)
 
 
-class _Steps:
-    """The split steps of a batch on a part of a machine."""
-
-    def __init__(
-        self, traces: SplitTraces, part: _MachinePart, folded: scaled_steps.FoldedSteps
-    ) -> None:
-        self._traces, self.part, self._folded = traces, part, folded
-        self.devices = part.devices
-
-    @property
-    def replicas(self) -> int:
-        """How many there are, each of which does all ops on its share of the samples."""
-        return self.devices
-
-    def memory(
-        self, family: str, step: scaled_steps.FoldedStep, other: SplitTraces
-    ) -> machine_scaling.FamilyMemory:
-        """Return what a family's step holds; ``other`` has other samples on each device."""
-        assert step.sized is not None
-        peak_bytes, of_replica = step.memory.busiest(step.sized(other))
-        largest = None if of_replica is None else of_replica * self.replicas // self.devices
-        return machine_scaling.FamilyMemory(family, self.devices, peak_bytes, largest)
-
-    def simulated(self, family: str) -> scaled_steps.FoldedStep | NotApplicable:
-        """Simulate a family's step."""
-        cluster, rings = self.part.cluster, self.part.rings
-        if len(self._traces.shares) == 1:
-            return self._folded.simulated(family, self._evenly, cluster, rings)
-        propose = self._whole.propose_on_hosts if self.part.hosts > 1 else self._whole.propose
-        proposed = propose(family, cluster.devices, ALL_DEVICES)
-        if isinstance(proposed, NotApplicable):
-            return proposed
-        simulator = scaled_steps.simulator_of(proposed, cluster, rings)
-        device = simulator.devices_of(proposed.placement)
-        outline, most = simulator.outline(device), max(self._traces.shares)
-        held = scaled_steps.StepMemory.of_graph(
-            outline, proposed.split.graph, most, cluster.devices
-        )
-        return scaled_steps.FoldedStep(
-            outline, held, scaled_steps.step_ns_if_wrong(simulator, device)
-        )
-
-    @cached_property
-    def _evenly(self) -> SplitTraces:
-        return self._traces.folded()
-
-    @cached_property
-    def _whole(self) -> DataParallelSteps:
-        return DataParallelSteps(self._traces)
-
-
-class _LaidOutSteps(_Steps):
-    """The steps of a batch that hosts share, whose layers the devices of each split."""
-
-    def __init__(
-        self,
-        traces: SplitTraces,
-        part: _MachinePart,
-        folded: scaled_steps.FoldedSteps,
-        within: Placement,
-    ) -> None:
-        super().__init__(traces, part, folded)
-        self._within = within
-
-    @property
-    def replicas(self) -> int:
-        return self.part.hosts
-
-    def simulated(self, family: str) -> scaled_steps.FoldedStep:
-        """Simulate the step of a family that splits layers."""
-        part = self.part
-        return self._folded.laid_out(self._within, self._traces, part.cluster, part.rings)
-
-
 def compare_hardware(
     source: ModelSource,
     hardware: Sequence[str],
@@ -505,7 +451,7 @@ def compare_hardware(
         larger: dict[int, OpGraph | BatchSplitError] = {}
         for done, times in enumerate(sorted(within - {1})):
             watcher.working("tracing larger batches", done, len(within - {1}))
-            larger[times] = _trace_larger(loader, times, source.time_limit_s)
+            larger[times] = trace_repeated(loader, times, source.time_limit_s)
         splits_to_place: dict[int, Splits] = {
             count: split_batch(options, count, traced, None, loader, watcher, weak=False)
             for count in sorted(answered)
@@ -620,13 +566,4 @@ def _trace_split(
     except BatchSplitError as error:
         return error
     answer = loader.call(splitter.trace_split, samples, time_limit_s=time_limit_s)
-    if isinstance(answer, CallFailure):
-        return BatchSplitError(f"splitting it failed: {answer.message}")
-    return answer
-
-
-def _trace_larger(loader: Child, times: int, time_limit_s: float) -> OpGraph | BatchSplitError:
-    answer = loader.call(splitter.trace_repeated, times, time_limit_s=time_limit_s)
-    if isinstance(answer, CallFailure):
-        return BatchSplitError(f"tracing {times} times its batch failed: {answer.message}")
-    return answer
+    return or_error(answer, "splitting it")

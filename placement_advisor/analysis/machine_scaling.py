@@ -96,10 +96,10 @@ class ScaledStep:
     used: int
     samples: int
     step_ns: int
-    alone_per_s: float | None
-    ratio: PredictedRatio | None
-    without_launches: float | None
-    limit: Limit | None
+    alone_per_s: float | None = None
+    ratio: PredictedRatio | None = None
+    without_launches: float | None = None
+    limit: Limit | None = None
     if_wrong_ns: tuple[int, ...] = ()
     verdict: AdviceVerdict | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from placement_advisor.candidates import towers
 from placement_advisor.candidates.batch_split.plan import shares_of
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.load.model_source import ModelSource
 
+
+T = TypeVar("T")
 
 _HINTS = {
     calls.FailureCause.CRASHED: (
@@ -202,9 +204,7 @@ def growth_of(
         return None
     larger: dict[int, OpGraph] = {}
     for times in TIMES:
-        answer = loader.call(splitter.trace_repeated, times, time_limit_s=time_limit_s)
-        if isinstance(answer, calls.CallFailure):
-            return BatchSplitError(f"tracing {times} times its batch failed: {answer.message}")
+        answer = trace_repeated(loader, times, time_limit_s)
         if isinstance(answer, BatchSplitError):
             return answer
         larger[times] = answer
@@ -212,6 +212,19 @@ def growth_of(
         return StepGrowth(traced.graph, batch, larger)
     except BatchSplitError as error:
         return error
+
+
+def trace_repeated(loader: Child, times: int, time_limit_s: float) -> OpGraph | BatchSplitError:
+    """Return the traced step with so many times its batch, or why there is none."""
+    answer = loader.call(splitter.trace_repeated, times, time_limit_s=time_limit_s)
+    return or_error(answer, f"tracing {times} times its batch")
+
+
+def or_error(answer: T | BatchSplitError | calls.CallFailure, doing: str) -> T | BatchSplitError:
+    """Return an answer of the loader, or why it failed to do it."""
+    if isinstance(answer, calls.CallFailure):
+        return BatchSplitError(f"{doing} failed: {answer.message}")
+    return answer
 
 
 def _samples_per_replica(
@@ -267,9 +280,7 @@ def split_among(
     """Return the traced step with so many samples for each replica, or why there is none."""
     where = None if folder is None else str(folder)
     answer = loader.call(splitter.split_workload, samples, where, weak, time_limit_s=time_limit_s)
-    if isinstance(answer, calls.CallFailure):
-        return BatchSplitError(f"splitting it failed: {answer.message}")
-    return answer
+    return or_error(answer, "splitting it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated_splits import simulated
+from simulated_splits import simulated, simulator_of
 from split_steps import (
     split_towers,
     split_training,
@@ -15,7 +15,7 @@ from split_steps import (
 
 from placement_advisor.analysis.compare_hardware import HostTraces, scaled_machine
 from placement_advisor.analysis.machine_scaling import Excess, Scaling
-from placement_advisor.analysis.scaled_steps import FoldedSteps, simulator_of, slowest_of
+from placement_advisor.analysis.scaled_steps import FoldedSteps, slowest_of
 from placement_advisor.analysis.target_costs import speedup_within
 from placement_advisor.candidates import pipeline, towers
 from placement_advisor.candidates.batch_split.data_parallel import (
@@ -290,11 +290,11 @@ def rows(outline):
     return sorted(runs), sorted(copies)
 
 
-def shared_by(traces, count, of_samples):
-    """Return the traces with two samples for each of so many replicas."""
-    wiring = replace(traces.wiring, shares=(2,) * count)
-    whole, share = large(of_samples(2 * count)), large(of_samples(2))
-    return replace(traces, whole=whole, shares={2: share}, wiring=wiring)
+def shared_by(traces, shares, of_samples):
+    """Return the traces with so many samples for each replica."""
+    whole, wiring = large(of_samples(sum(shares))), replace(traces.wiring, shares=shares)
+    by_samples = {samples: large(of_samples(samples)) for samples in shares}
+    return replace(traces, whole=whole, shares=by_samples, wiring=wiring)
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,9 @@ def test_each_share_is_simulated_as_if_all_ops_were_made(
     for count in (2, len(host.devices)):
         cluster = host.with_devices(host.device_names()[:count])
         rings = [ring_of_devices(cluster), *([FOUR_HOSTS] if hosts > 1 else [])]
-        for sized in (traces.weak(count), shared_by(traces, count, of_samples)):
+        even, uneven = (2,) * count, (3, *(2,) * (count - 1))
+        shared = [shared_by(traces, shares, of_samples) for shares in (even, uneven)]
+        for sized in (traces.weak(count), *shared):
             steps = DataParallelSteps(sized)
             propose = steps.propose_on_hosts if hosts > 1 else steps.propose
             proposed = propose(family, cluster.devices, ALL_DEVICES)
