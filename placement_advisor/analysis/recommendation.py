@@ -35,6 +35,7 @@ MAX_DECIDING = 3
 
 def deciding_reasons(
     candidates: Sequence[Candidate],
+    alone: Candidate | None,
     split: Candidate | None,
     bound: UncertainBound | None,
     because: str | None,
@@ -45,12 +46,11 @@ def deciding_reasons(
     ``bound`` is one that binds all candidates, None if there is none. ``because`` is what only this
     answer has to say for itself, ``basis`` whose figures decide: measured or simulated.
     """
-    alone = next((c for c in candidates if c.family == references.SINGLE), None)
-
-    failed = [
-        verdict_reasons.failure_reason(c) for c in candidates if not verdict.is_not_applicable(c)
-    ]
-    unfit = [verdict_reasons.failure_reason(c) for c in candidates if verdict.is_not_applicable(c)]
+    failed: list[str | None] = []
+    unfit: list[str | None] = []
+    for candidate in candidates:
+        is_absent = verdict.failed_by(candidate, FailureKind.NOT_APPLICABLE)
+        (unfit if is_absent else failed).append(verdict_reasons.failure_reason(candidate))
 
     def told() -> Iterator[str | None]:
         yield because
@@ -185,16 +185,10 @@ def recommend(
         and not verdict_reasons.is_refuted(bound, candidates)
     ):
         proof = bound
-    if alone is not None and _does_not_fit(alone):
-        ruling = verdict.rule_unfit(alone, _splits(candidates))
-        basis, ground = "simulated", f"simulated for {testbed.description}"
-    elif testbed.not_run is None:
-        ruling = _rule_run(alone, candidates, testbed, as_is, is_proved=proof is not None)
-        basis, ground = "measured", f"measured on {testbed.description}"
-    else:
-        ruling = _rule_not_run(alone, candidates, testbed, bound, calls_python=calls_python)
-        basis, ground = "simulated", f"simulated for {testbed.description}, not run"
-
+    is_proved = proof is not None
+    ruling, basis, ground = _rule(
+        alone, candidates, testbed, as_is, bound, is_proved=is_proved, calls_python=calls_python
+    )
     opening = _OPENINGS[ruling.verdict]
     if ruling.verdict is AdviceVerdict.STAY_SINGLE and proof is not None:
         opening = opening.replace(
@@ -242,6 +236,7 @@ def recommend(
         caveat=caveat,
         deciding=deciding_reasons(
             candidates,
+            alone,
             ruling.split,
             bound
             if bound is not None and verdict_reasons.binds_all(bound, candidates, as_is)
@@ -281,44 +276,35 @@ def _about_own(own: Candidate | None, ruling: verdict.VerdictDecision) -> str:
     return f"; your own split is {median_:.2f}× ({low:.2f}–{high:.2f}{how}): {means}"
 
 
-def _splits(candidates: Sequence[Candidate]) -> list[Candidate]:
-    return [candidate for candidate in candidates if candidate.family != references.SINGLE]
-
-
-def _hosts(testbed: TestbedSummary) -> set[str]:
-    return {host.name for host in testbed.cluster.hosts}
-
-
-def _rule_run(
+def _rule(
     alone: Candidate | None,
     candidates: Sequence[Candidate],
     testbed: TestbedSummary,
     as_is: Sequence[int] | None,
-    *,
-    is_proved: bool,
-) -> verdict.VerdictDecision:
-    unfit = _UNFIT_TESTBEDS.get(testbed.kind)
-    if unfit:
-        return verdict.cannot_tell(unfit)
-    to_beat = None if testbed.stand_in else as_is
-    return verdict.rule_measured(alone, _splits(candidates), to_beat, is_proved, _hosts(testbed))
-
-
-def _rule_not_run(
-    alone: Candidate | None,
-    candidates: Sequence[Candidate],
-    testbed: TestbedSummary,
     bound: UncertainBound | None,
     *,
+    is_proved: bool,
     calls_python: bool,
-) -> verdict.VerdictDecision:
-    is_proved = bound is not None and bound.proves_single_if_wrong
-    is_here = testbed.stand_in or testbed.kind != TestbedKind.NONE
+) -> tuple[verdict.VerdictDecision, str, str]:
+    """Return the ruling, whose figures decide, and the ground of these in words."""
+    splits = [candidate for candidate in candidates if candidate.family != references.SINGLE]
+    hosts = {host.name for host in testbed.cluster.hosts}
+    here = testbed.description
+    if alone is not None and verdict.failed_by(alone, FailureKind.DOES_NOT_FIT):
+        return verdict.rule_unfit(alone, splits), "simulated", f"simulated for {here}"
+    if testbed.not_run is None:
+        unfit = _UNFIT_TESTBEDS.get(testbed.kind)
+        to_beat = None if testbed.stand_in else as_is
+        measured = verdict.rule_measured(alone, splits, to_beat, is_proved, hosts)
+        ruling = verdict.cannot_tell(unfit) if unfit else measured
+        return ruling, "measured", f"measured on {here}"
     is_recorded = bound is not None and bound.costs_from == "recorded"
-    settling: verdict.NextExperiment = verdict.RunElsewhere(is_recorded=is_recorded)
-    if is_here:
-        settling = verdict.WithoutPython() if calls_python else verdict.RealRun()
-    return verdict.rule_simulated(alone, _splits(candidates), is_proved, settling, _hosts(testbed))
+    settling = verdict.RECORDED_ELSEWHERE if is_recorded else verdict.ELSEWHERE
+    if testbed.stand_in or testbed.kind != TestbedKind.NONE:
+        settling = verdict.WITHOUT_PYTHON if calls_python else verdict.REAL_RUN
+    is_proved = bound is not None and bound.proves_single_if_wrong
+    ruling = verdict.rule_simulated(alone, splits, is_proved, settling, hosts)
+    return ruling, "simulated", f"simulated for {here}, not run"
 
 
 def _of_candidates(
@@ -337,11 +323,6 @@ def _of_candidates(
                 told.append(verdict_reasons.faster_device_reason(candidate, alone))
             else:
                 (told if is_answer else others).extend(tell(candidate, alone))
-        is_beside = not is_answer and verdict.is_not_applicable(candidate)
+        is_beside = not is_answer and verdict.failed_by(candidate, FailureKind.NOT_APPLICABLE)
         (others if is_beside else told).append(verdict_reasons.failure_reason(candidate))
     return told, others
-
-
-def _does_not_fit(candidate: Candidate) -> bool:
-    failure = candidate.failure
-    return failure is not None and failure.kind is FailureKind.DOES_NOT_FIT

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor import defaults, units
 from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun
@@ -51,31 +51,32 @@ _MORE = "--resume --rounds"
 _MUST_WIN = units.format_share(1 - defaults.WORTHWHILE_RATIO)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoreRounds:
-    """So many rounds in addition would settle it; None if no number of them would."""
+class NextExperiment(NamedTuple):
+    """What would settle a verdict: the end of a sentence, and how many rounds more, if it is these.
 
-    count: int | None
+    In the words ``{how}`` stands for the run that would tell more, ``{takes}`` for how long it is.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class RealRun:
-    """Running steps at all would settle it."""
+    words: str
+    rounds: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WithoutPython:
-    """Running steps that call no Python: those that do cannot be placed and run."""
+REAL_RUN = NextExperiment("a real run{how} would settle it")
+# Steps that call Python cannot be placed and run.
+WITHOUT_PYTHON = NextExperiment("a step without Python could run, which would settle it")
+# On devices that are not here, of which a profile was given or not.
+RECORDED_ELSEWHERE = NextExperiment("a run on such devices would settle it")
+ELSEWHERE = NextExperiment(f"{RECORDED_ELSEWHERE.words}, a profile recorded there (--costs) may")
+QUIETER_MACHINE = NextExperiment(
+    f"the ratio is too near {defaults.WORTHWHILE_RATIO} for more rounds to help: only a quieter "
+    "machine would settle it"
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunElsewhere:
-    """Running steps on devices that are not here; ``is_recorded``: a profile of them was given."""
-
-    is_recorded: bool
-
-
-NextExperiment = MoreRounds | RealRun | WithoutPython | RunElsewhere
+def more_rounds(count: int) -> NextExperiment:
+    """Return that so many rounds in addition would settle it."""
+    how = f"{_MORE} {count}{{takes}}"
+    return NextExperiment(f"more rounds ({how}) or a quieter machine would settle it", count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,42 +96,27 @@ class RerunEstimate:
         return self.fixed_s + rounds * (self.round_s or 0.0)
 
 
-def rounds_to_settle(comparison: measurements.Comparison) -> MoreRounds:
-    """Return how many more would get the interval to one side of the worthwhile ratio."""
+def rounds_to_settle(comparison: measurements.Comparison) -> NextExperiment:
+    """Return how many rounds more would get the interval to one side of the worthwhile ratio."""
     ratio = comparison.ratio
     distance = abs(ratio.median - defaults.WORTHWHILE_RATIO)
     reach = max(ratio.high - ratio.median, ratio.median - ratio.low)
     if reach**2 * comparison.rounds > distance**2 * MAX_ROUNDS_TO_ADVISE:
-        return MoreRounds(count=None)
+        return QUIETER_MACHINE
     rounds = ceil(comparison.rounds * (reach / distance) ** 2)
-    return MoreRounds(count=max(rounds - comparison.rounds, comparison.rounds))
+    return more_rounds(max(rounds - comparison.rounds, comparison.rounds))
 
 
 def next_experiment_text(settling: NextExperiment | None, again: RerunEstimate | None) -> str:
     """Return what would settle it as the end of a sentence; nothing if nothing is known to."""
-    run = next_run(settling, again)
-    takes = "" if run is None else f", about {units.format_duration(run.takes_ns / units.NS_PER_S)}"
-    match settling:
-        case None:
-            return ""
-        case RealRun():
-            can_run = again is not None and again.round_s is not None
-            how = f" ({run.change}{takes})" if run is not None and can_run else ""
-            return f"; a real run{how} would settle it"
-        case WithoutPython():
-            return "; a step without Python could run, which would settle it"
-        case RunElsewhere(is_recorded=True):
-            return "; a run on such devices would settle it"
-        case RunElsewhere():
-            return "; a run on such devices would settle it, a profile recorded there (--costs) may"
-        case MoreRounds(count=None):
-            return (
-                f"; the ratio is too near {defaults.WORTHWHILE_RATIO} for more rounds to help: "
-                "only a quieter machine would settle it"
-            )
-        case MoreRounds(count=rounds):
-            how = f"{_MORE} {rounds}{takes}"
-            return f"; more rounds ({how}) or a quieter machine would settle it"
+    if settling is None:
+        return ""
+    run, how, takes = next_run(settling, again), "", ""
+    if run is not None:
+        takes = f", about {units.format_duration(run.takes_ns / units.NS_PER_S)}"
+        can_run = again is not None and again.round_s is not None
+        how = f" ({run.change}{takes})" if can_run else ""
+    return f"; {settling.words.format(how=how, takes=takes)}"
 
 
 def next_run(settling: NextExperiment | None, again: RerunEstimate | None) -> NextRun | None:
@@ -139,8 +125,8 @@ def next_run(settling: NextExperiment | None, again: RerunEstimate | None) -> Ne
         return None
     if again.left_out is not None:
         rounds, change = defaults.ROUNDS, f"without {again.left_out}"
-    elif isinstance(settling, MoreRounds) and settling.count is not None:
-        rounds, change = settling.count, f"with {_MORE} {settling.count}"
+    elif settling is not None and settling.rounds is not None:
+        rounds, change = settling.rounds, f"with {_MORE} {settling.rounds}"
     else:
         return None
     return NextRun(change=change, takes_ns=round(again.takes_s(rounds) * units.NS_PER_S))
@@ -400,7 +386,7 @@ def _against_as_is(
         says=f"{says} over single, but not clearly faster than the step as it is",
         split=best,
         speedup=speedup,
-        settling=MoreRounds(count=run.round_count),
+        settling=more_rounds(run.round_count),
     )
 
 
@@ -453,7 +439,8 @@ def _nothing_tried(splits: Sequence[Candidate], done: str, is_proved: bool) -> V
     """Rule where there is no split to judge; see the module for why only a proof decides then."""
     if is_proved:
         return VerdictDecision(verdict=AdviceVerdict.STAY_SINGLE, says="no split was tried")
-    if splits and all(map(is_not_applicable, splits)):
+    absent = measurements.FailureKind.NOT_APPLICABLE
+    if splits and all(failed_by(split, absent) for split in splits):
         return cannot_tell("no split of this graph was found to try")
     return cannot_tell(f"no split was {done} to compare with single")
 
@@ -500,9 +487,6 @@ def cannot_tell(says: str) -> VerdictDecision:
     return VerdictDecision(verdict=AdviceVerdict.CANNOT_TELL, says=says)
 
 
-def is_not_applicable(candidate: Candidate) -> bool:
-    """Say whether the family of a candidate has nothing to propose for this graph."""
-    return (
-        candidate.failure is not None
-        and candidate.failure.kind is measurements.FailureKind.NOT_APPLICABLE
-    )
+def failed_by(candidate: Candidate, kind: measurements.FailureKind) -> bool:
+    """Say whether a candidate has no result for this reason."""
+    return candidate.failure is not None and candidate.failure.kind is kind
