@@ -71,12 +71,11 @@ def deciding_reasons(
 
 def _measured_split(split: Candidate, alone: Candidate) -> Iterator[str | None]:
     """Yield where the steps of a split and of the single device went, as profiled."""
-    run, base = split.measured, alone.measured
+    profile, base = split.profile, alone.profile
     if split.broken_laws:
         what = split.broken_laws[0].what
         yield f"{split.name}: {what}, which is impossible: its profile says nothing"
-    elif run is not None and run.profile is not None:
-        profile = run.profile
+    elif profile is not None:
         yield _copies_text(
             split.name,
             profile.transfer_count,
@@ -84,8 +83,8 @@ def _measured_split(split: Candidate, alone: Candidate) -> Iterator[str | None]:
             median(profile.step_ns),
             "profiled",
         ) + _longest_wait(profile)
-        if base is not None and base.profile is not None and not alone.broken_laws:
-            yield _compute_text(split.name, profile.compute_ns, base.profile.compute_ns, "profiled")
+        if base is not None:
+            yield _compute_text(split.name, profile.compute_ns, base.compute_ns, "profiled")
     ratio = split.predicted_ratio
     if ratio is not None and verdict_reasons.is_other_side(split):
         yield (
@@ -208,8 +207,8 @@ def recommend(
         beside = f"{verdict.AS_IS}{where} {format_ns(median(as_is))}"
         caveat = caveat and f"{caveat}: {beside}"
         headline += f"; {caveat or beside}"
-        if shown is not None and shown.measured is not None and shown.measured.step_ns:
-            headline += f", {shown.name} {format_ns(median(shown.measured.step_ns))}"
+        if shown is not None and shown.step_ns is not None:
+            headline += f", {shown.name} {format_ns(shown.step_ns)}"
 
     tell = (
         verdict_reasons.measured_reasons

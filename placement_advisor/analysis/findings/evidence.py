@@ -225,25 +225,31 @@ class Evidence:
         theirs = (self.recommended, AS_WRITTEN, None if alone is None else alone.name)
         return candidate not in theirs
 
-    @property
-    def alone(self) -> Candidate | None:
+    @cached_property
+    def alone(self) -> Split | None:
         """The single device, if it was predicted."""
-        alone = next((c for c in self.candidates if c.family == references.SINGLE), None)
-        return alone if alone is not None and alone.predicted is not None else None
+        for c in self.candidates:
+            if c.family == references.SINGLE and c.placement and c.predicted:
+                return Split(c.name, c.placement, c.predicted)
+        return None
+
+    @property
+    def timed_alone_ns(self) -> tuple[int, ...]:
+        """The steps of the single device as measured, none if it did not run."""
+        alone = (c.measured for c in self.candidates if c.family == references.SINGLE)
+        return next((run.step_ns for run in alone if run is not None), ())
 
     @property
     def assumed(self) -> AssumedStep | None:
         """The step on one GPU that is not here, None if that is not what was predicted."""
         alone, device = self.alone, self.cluster.devices[0]
-        if not self.costs_are_assumed or device.gpu is None:
-            return None
-        if alone is None or alone.predicted is None:
+        if not self.costs_are_assumed or device.gpu is None or alone is None:
             return None
         return AssumedStep(
             cluster=self.cluster,
             device=device,
             gpu=gpu_facts(device.gpu),
-            now_ns=alone.predicted.step_ns,
+            now_ns=alone.schedule.step_ns,
             within=self.costs[device.name].total_within,
         )
 
@@ -252,12 +258,12 @@ class Evidence:
 
         None if it was neither.
         """
-        alone = self.alone
-        if alone is None or alone.predicted is None:
+        if self.alone is None:
             return None
-        if alone.measured is not None and alone.measured.step_ns:
-            return median(alone.measured.step_ns), "measured"
-        return alone.predicted.step_ns, "simulated"
+        steps_ns = self.timed_alone_ns
+        if steps_ns:
+            return median(steps_ns), "measured"
+        return self.alone.schedule.step_ns, "simulated"
 
     def where(self, op: str | None = None, **more: str) -> dict[str, str | int]:
         """Return where something is: the op's layer, the rest as given, and the line, if known.
@@ -316,8 +322,8 @@ def best_split(candidates: Sequence[Candidate]) -> Candidate | None:
         placement, schedule = candidate.placement, candidate.predicted
         if candidate.family in _NO_ADVICE or candidate.failure or not (placement and schedule):
             continue
-        steps = candidate.measured.step_ns if candidate.measured else ()
-        times.append(((not steps, median(steps) if steps else schedule.step_ns), candidate))
+        step_ns = candidate.step_ns
+        times.append(((step_ns is None, step_ns or schedule.step_ns), candidate))
     _, best = min(times, key=lambda each: each[0], default=(None, None))
     return best
 
@@ -422,7 +428,7 @@ def split_placements_to_time(evidence: Evidence, found: Sequence[SplitFinding]) 
             replace(after, label=f"{split.placement.label}, {i} moved")
             for i, after in enumerate(moved, start=1)
         ),
-        *([] if alone is None or alone.placement is None else [alone.placement]),
+        *([] if alone is None else [alone.placement]),
     ]
 
 
@@ -569,9 +575,9 @@ def _reason_to_give_up(
     None if it saves nothing, or if the split takes less with what is told.
     """
     alone = evidence.alone
-    if split.name != YOUR_SPLIT or alone is None or not alone.predicted or not alone.placement:
+    if split.name != YOUR_SPLIT or alone is None:
         return None
-    if shortages(alone.predicted.peak_memory, evidence.cluster.devices):
+    if shortages(alone.schedule.peak_memory, evidence.cluster.devices):
         return None
     best = next((each.after for each in reversed(told) if each.after), split.placement)
     steps = [split.placement, best, alone.placement]

@@ -167,9 +167,8 @@ def _input_saving(
     each = max(1, len(batches_ns) // _INPUT_PARTS)
     parts = [mean(batches_ns[i : i + each]) for i in range(0, len(batches_ns) - each + 1, each)]
     ends = step_ns / evidence.doubt.ops, step_ns * evidence.doubt.ops
-    alone = evidence.alone
-    if basis == "measured" and alone is not None and alone.measured is not None:
-        interval = measurements.median_interval(alone.measured.step_ns)
+    if basis == "measured":
+        interval = measurements.median_interval(evidence.timed_alone_ns)
         ends = (step_ns, step_ns) if interval is None else (interval.low, interval.high)
     hidden_ns = ends[0] if overlaps_with_step(timing.transformations) else 0.0
     others = [min(parts) - ends[1], max(parts) - hidden_ns]
@@ -180,9 +179,9 @@ def _input_saving(
 def _slow_host(evidence: Evidence) -> Finding | None:
     alone, device = evidence.alone, evidence.cluster.devices[0].name
     left_out = evidence.left_out
-    if left_out.has_xla or alone is None or alone.predicted is None:
+    if left_out.has_xla or alone is None:
         return None
-    step_ns, compute_ns = alone.predicted.step_ns, alone.predicted.compute_ns.get(device, 0)
+    step_ns, compute_ns = alone.schedule.step_ns, alone.schedule.compute_ns.get(device, 0)
     if not compute_ns or compute_ns >= BUSY_SHARE * step_ns:
         return None
     return Finding(
@@ -243,7 +242,7 @@ def _measured_batch_finding(evidence: Evidence, growing: GrowingStep) -> Finding
 
 def _simulated_batch_finding(evidence: Evidence, growing: GrowingStep) -> Finding | None:
     alone, growth = evidence.alone, growing.growth
-    if evidence.batch_points or alone is None or alone.placement is None or not alone.predicted:
+    if evidence.batch_points or alone is None:
         return None
     placement = alone.placement
     found = batch_costs.larger_batch(
@@ -465,10 +464,10 @@ def find_table_updated_whole(evidence: Evidence) -> Iterator[Finding]:
     """Return a finding if one device would gain by updating rows alone."""
     alone = evidence.alone
     updates = [u for u in dense_updates(evidence.graph) if u.rows_share <= MAX_ROWS_SHARE]
-    if alone is None or alone.predicted is None or alone.placement is None or not updates:
+    if alone is None or not updates:
         return
     costs = {name: _costs_of_rows(table, updates) for name, table in evidence.costs.items()}
-    now_ns = alone.predicted.step_ns
+    now_ns = alone.schedule.step_ns
     rows_ns = Simulator(evidence.graph, costs, evidence.cluster).step_ns(alone.placement)
     if now_ns - rows_ns < MIN_SAVING_SHARE * now_ns:
         return
