@@ -165,12 +165,8 @@ class _AnalysisRun:
 
     def _traced(self, plan: testbed_plan.TestbedPlan) -> tracing.AnalysisRequest:
         """Load the model and trace it, also with its batch split and at other batch sizes."""
-        options, loader, watcher, progress = (
-            self._options,
-            self._loader,
-            self._watcher,
-            self._progress,
-        )
+        options, loader, watcher = self._options, self._loader, self._watcher
+        progress = self._progress
         progress.begin(Stage.LOAD)
         tracing.load_model(options.source, loader, watcher)
         progress.begin(Stage.TRACE)

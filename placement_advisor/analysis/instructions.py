@@ -22,9 +22,10 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import HowToSplit
+from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.batch_split.split_graph import ON_HOST, SPREAD, VARIABLES
-from placement_advisor.candidates.towers import GROUP
+from placement_advisor.candidates.towers import BATCH_TOWERS, GROUP
 from placement_advisor.graph.name_patterns import listed, name_patterns
 from placement_advisor.graph.op import PASS_ROLES, Role
 from placement_advisor.graph.placement import most_voted
@@ -416,64 +417,44 @@ def how_to_split(graph: OpGraph, placement: Placement, folder: Path) -> HowToSpl
 
 
 def how_to_split_batch(
-    label: str, family: str, samples: Sequence[int], cluster: Cluster
+    label: str, family: str, samples: Sequence[int], cluster: Cluster, folder: Path
 ) -> HowToSplit:
-    """Return how to carry out a split of the batch, with so many samples on each device.
+    """Return how to carry out a split of the batch, with so many samples for each replica.
 
-    ``family`` says where variables stand.
+    ``family`` says where variables stand, and whether a replica is a device or a pair of them, each
+    laid out as a file of the analysis in ``folder`` says.
     """
-    devices = cluster.devices[: len(samples)]
-    each = ", ".join(f"{n} on {d.name}" for n, d in zip(samples, devices, strict=True))
-    where = {
-        BATCH: f"on {devices[0].name}",
-        ON_HOST: f"on {devices[0].host}",
-        SPREAD: "spread over these, by size",
-    }
-    words = (
-        f"of the {sum(samples)} samples of a batch {each}, gradients with them; variables and "
-        f"their update {where[family]}"
-    )
-    call = _PARALLEL.format(
-        devices=json.dumps([tf_device(device.name, i) for i, device in enumerate(devices)]),
-        ratios=list(samples),
-        variables="" if family == BATCH else f', variables="{VARIABLES[family]}"',
-    )
-    return HowToSplit(candidate=label, words=words, words_in_short=words, call=call, listing=None)
-
-
-def how_to_split_over_pairs(
-    label: str, samples: Sequence[int], cluster: Cluster, folder: Path
-) -> HowToSplit:
-    """Return how to carry out a split of the batch over pairs of devices, the model within each."""
-    names = [device.name for device in cluster.devices]
-    pairs = [names[GROUP * i : GROUP * (i + 1)] for i in range(len(samples))]
-    each = ", ".join(f"{n} on {' and '.join(pair)}" for n, pair in zip(samples, pairs, strict=True))
-    words = (
-        f"of the {sum(samples)} samples of a batch {each}, every pair laid out as "
-        f"placements/{label}.json says; variables and their update on {' and '.join(pairs[0])}"
-    )
-    real = iter([tf_device(name, i) for i, name in enumerate(names)])
-    call = _OVER_PAIRS.format(
-        groups=json.dumps([[next(real) for _ in pair] for pair in pairs]),
-        ratios=list(samples),
-        file=_placement_path(folder, label),
-    )
-    return HowToSplit(candidate=label, words=words, words_in_short=words, call=call, listing=None)
-
-
-def how_to_mirror(label: str, samples: Sequence[int], cluster: Cluster) -> HowToSplit:
-    """Return how to train copies of a model, with so many samples of a batch on each device."""
-    devices = cluster.devices[: len(samples)]
-    words = (
-        f"{samples[0]} of the {sum(samples)} samples of a batch on each of "
-        f"{', '.join(device.name for device in devices)}; all have the variables and update them "
-        "from gradients that they exchange"
-    )
-    call = _MIRRORED.format(
-        devices=json.dumps([tf_device(device.name, i) for i, device in enumerate(devices)]),
-        batch=sum(samples),
-        samples=samples[0],
-    )
+    names, host = cluster.device_names(), cluster.devices[0].host
+    each = GROUP if family == BATCH_TOWERS else 1
+    groups = [names[each * i : each * (i + 1)] for i in range(len(samples))]
+    held = [" and ".join(group) for group in groups]
+    shares = ", ".join(f"{n} on {where}" for n, where in zip(samples, held, strict=True))
+    of_batch = f"of the {sum(samples)} samples of a batch"
+    words = f"{of_batch} {shares}"
+    real = [[tf_device(name, names.index(name)) for name in group] for group in groups]
+    devices = json.dumps([device for group in real for device in group])
+    if family == MIRRORED:
+        words = (
+            f"{samples[0]} {of_batch} on each of {', '.join(held)}; all have the variables and "
+            "update them from gradients that they exchange"
+        )
+        call = _MIRRORED.format(devices=devices, batch=sum(samples), samples=samples[0])
+    elif family == BATCH_TOWERS:
+        words += (
+            f", every pair laid out as placements/{label}.json says; variables and their update "
+            f"on {held[0]}"
+        )
+        file = _placement_path(folder, label)
+        call = _OVER_PAIRS.format(groups=json.dumps(real), ratios=list(samples), file=file)
+    else:
+        where = {
+            BATCH: f"on {held[0]}",
+            ON_HOST: f"on {host}",
+            SPREAD: "spread over these, by size",
+        }
+        words += f", gradients with them; variables and their update {where[family]}"
+        variables = "" if family == BATCH else f', variables="{VARIABLES[family]}"'
+        call = _PARALLEL.format(devices=devices, ratios=list(samples), variables=variables)
     return HowToSplit(candidate=label, words=words, words_in_short=words, call=call, listing=None)
 
 

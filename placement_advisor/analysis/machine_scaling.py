@@ -20,7 +20,7 @@ from placement_advisor.measurement.measurement import Interval
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from placement_advisor.analysis.analysis_result import AdviceVerdict
     from placement_advisor.analysis.scaled_steps import Limit
@@ -189,12 +189,11 @@ class MachineScaling:
         best = [row for row in self.best(scaling) if row.devices == 1 or row.speedup is not None]
         if not best or best[0].devices > 1:
             return None
-        curves: tuple[list[float], ...] = ([], [], [])
-        for row in best:
-            speedup = row.speedup or Interval(median=1.0, low=1.0, high=1.0)
-            for curve, end in zip(curves, (speedup.median, speedup.low, speedup.high), strict=True):
-                curve.append(end)
-        return Knee(*(_knee([row.devices for row in best], curve) for curve in curves))
+        one = Interval(median=1.0, low=1.0, high=1.0)
+        speedups = [row.speedup or one for row in best]
+        curves = zip(*((each.median, each.low, each.high) for each in speedups), strict=True)
+        devices = [row.devices for row in best]
+        return Knee(*(_knee(devices, curve) for curve in curves))
 
     def cost_per_million(self, step: ScaledStep) -> float | None:
         """Return what a million samples cost, in the unit of the price; None without a price."""
@@ -204,7 +203,7 @@ class MachineScaling:
         return hours * self.price_per_hour * step.devices
 
 
-def _knee(devices: list[int], speedups: list[float]) -> int:
+def _knee(devices: Sequence[int], speedups: Sequence[float]) -> int:
     last = 0
     for this in range(1, len(devices)):
         doublings = devices[this] / devices[last]

@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from placement_advisor import defaults, errors
 from placement_advisor.analysis.predictions import Predictions, with_candidate
@@ -148,18 +148,14 @@ def candidate_to_run_briefly(predictions: Predictions, options: AnalyzeOptions) 
 
     It is left out where candidates were named, and where it would take too long.
     """
-    predicted = predictions.predicted.get(families.RUN_BRIEFLY)
-    if options.candidates is not None or predicted is None or predicted.too_large is not None:
+    predicted = predictions.predicted
+    brief, alone = predicted.get(families.RUN_BRIEFLY), predicted[defaults.BASELINE]
+    if options.candidates is not None or brief is None or brief.too_large is not None:
         return None
-    round_ns = (
-        predicted.schedule.step_ns + predictions.predicted[defaults.BASELINE].schedule.step_ns
-    )
-    takes_s = benchmark.BRIEF_ROUNDS * (1 + options.steps) * round_ns / NS_PER_S
-    return (
-        predictions.proposals.placements[families.RUN_BRIEFLY]
-        if takes_s <= _BRIEF_BUDGET_S
-        else None
-    )
+    round_ns = brief.schedule.step_ns + alone.schedule.step_ns
+    if benchmark.BRIEF_ROUNDS * (1 + options.steps) * round_ns > _BRIEF_BUDGET_S * NS_PER_S:
+        return None
+    return predictions.proposals.placements[families.RUN_BRIEFLY]
 
 
 class Steering(Protocol):
@@ -258,12 +254,9 @@ class CandidateRuns:
         trial, family = self._trial, placement.family
         if family == MIRRORED:
             trial.enter(placement, bench=self._session.mirrored, if_wrong=_ADDS_UP)
-        elif family in families.PER_DEVICE:
-            trial.enter(placement, families.PER_DEVICE[0])
-        elif family in families.PER_PAIR:
-            trial.enter(placement, families.PER_PAIR[0])
         else:
-            trial.enter(placement)
+            splits = (families.PER_DEVICE, families.PER_PAIR)
+            trial.enter(placement, *(of[0] for of in splits if family in of))
 
     def _time_rounds(self, brief: Placement | None) -> None:
         """Time all candidates in rounds, and those that join."""
@@ -346,8 +339,7 @@ def _time_input(
 _QUARTILE = 0.674
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refined:
+class Refined(NamedTuple):
     """A candidate to run next, and the predictions that include it."""
 
     placement: Placement

@@ -186,9 +186,16 @@ def split_batch(
             continue
         watcher.working("splitting the batch", 0, 1)
         folder = None if bundle is None else bundle / families[0]
-        found[families] = _split_by_families(
-            loader, families, samples, folder, options.source.time_limit_s, weak=weak
-        )
+        if folder is not None:
+            folder.mkdir()
+        split = split_among(loader, samples, folder, options.source.time_limit_s, weak=weak)
+        if families == PER_PAIR and isinstance(split, answers.TracedSplit):
+            graphs, weak_graphs = (
+                {towers.BATCH_TOWERS: replace(of[BATCH], family=towers.BATCH_TOWERS)} if of else {}
+                for of in (split.graphs, split.weak)
+            )
+            split = replace(split, graphs=graphs, weak=weak_graphs)
+        found[families] = split
     return found
 
 
@@ -246,27 +253,6 @@ def _samples_per_replica(
             raise BatchSplitError(within.reason)
         ratios = towers.by_pair(ratios)
     return shares_of(traced.batch_size, ratios)
-
-
-def _split_by_families(
-    loader: Child,
-    families: tuple[str, ...],
-    samples: tuple[int, ...],
-    folder: Path | None,
-    time_limit_s: float,
-    *,
-    weak: bool,
-) -> answers.TracedSplit | BatchSplitError:
-    if folder is not None:
-        folder.mkdir()
-    answer = split_among(loader, samples, folder, time_limit_s, weak=weak)
-    if families == PER_PAIR and isinstance(answer, answers.TracedSplit):
-        graphs, weak_graphs = (
-            {towers.BATCH_TOWERS: replace(of[BATCH], family=towers.BATCH_TOWERS)} if of else {}
-            for of in (answer.graphs, answer.weak)
-        )
-        return replace(answer, graphs=graphs, weak=weak_graphs)
-    return answer
 
 
 def split_among(
