@@ -18,8 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor import defaults
-from placement_advisor.analysis import machine_scaling, scaled_steps, target_costs
+from placement_advisor.analysis import scaled_steps, target_costs
 from placement_advisor.analysis.assemble import answer_of, candidates_of
+from placement_advisor.analysis.machine_scaling import (
+    FamilyMemory,
+    HardwareComparison,
+    MachineScaling,
+    OneDevice,
+    ScaledStep,
+    Scaling,
+    SimulatedStep,
+)
 from placement_advisor.analysis.options import AnalyzeOptions
 from placement_advisor.analysis.predictions import bound_of, predict, propose_all, with_searched
 from placement_advisor.analysis.runs import RunResults
@@ -110,15 +119,13 @@ def first_traced(splits: Mapping[int, SplitTraces | BatchSplitError]) -> SplitTr
 LAYER_FAMILIES = (towers.TOWERS, pipeline.FAMILY)
 
 
-def scaled_machine(
-    machine: Machine, traces: HostTraces, price: float | None
-) -> machine_scaling.MachineScaling:
+def scaled_machine(machine: Machine, traces: HostTraces, price: float | None) -> MachineScaling:
     """Simulate a model on ever more devices of a machine, of which one costs ``price`` an hour."""
     found = _MachineResults(machine, traces)
     for part in _machine_parts(machine):
         found.split_batch(part)
         found.split_layers(part)
-    return machine_scaling.MachineScaling(
+    return MachineScaling(
         label=machine.label,
         answer=None,
         verdict=None,
@@ -148,9 +155,7 @@ class _MachineResults:
 
     def __init__(self, machine: Machine, traces: HostTraces) -> None:
         self._traces = traces
-        self.scalings = (
-            tuple(machine_scaling.Scaling) if machine.levels else (machine_scaling.Scaling.WEAK,)
-        )
+        self.scalings = tuple(Scaling) if machine.levels else (Scaling.WEAK,)
         self._traced = first_traced(traces.splits)
         self._has_levels = bool(machine.levels)
         self._folded = scaled_steps.FoldedSteps(machine.host)
@@ -165,11 +170,11 @@ class _MachineResults:
         first = machine.host.with_devices(machine.host.device_names()[:1])
         self._first = _MachinePart(cluster=first, hosts=1, rings=(ring_of_devices(first),))
         self._all_on_first = references.propose_single(self._graph, self._costs, first)
-        self.steps, self.notes = list[machine_scaling.SimulatedStep](), list[str]()
-        self.memory: list[machine_scaling.FamilyMemory] = []
-        self._best: dict[tuple[machine_scaling.Scaling, int], _BestStep] = {}
+        self.steps, self.notes = list[SimulatedStep](), list[str]()
+        self.memory: list[FamilyMemory] = []
+        self._best: dict[tuple[Scaling, int], _BestStep] = {}
         # One device with the batch, and with several times that.
-        self._alone: list[tuple[machine_scaling.OneDevice, tuple[int, ...]]] = []
+        self._alone: list[tuple[OneDevice, tuple[int, ...]]] = []
         step = self._add_alone(traces.whole)
         self._samples = self.alone[0].samples
         for times in sorted(traces.larger):
@@ -183,16 +188,16 @@ class _MachineResults:
             self._add_memory(references.SINGLE, step, another, self._first, 1)
 
     @property
-    def alone(self) -> tuple[machine_scaling.OneDevice, ...]:
+    def alone(self) -> tuple[OneDevice, ...]:
         """One device with ever larger batches."""
         return tuple(one for one, _ in self._alone)
 
-    def rows(self) -> Iterator[machine_scaling.ScaledStep]:
+    def rows(self) -> Iterator[ScaledStep]:
         """Yield one device, then the best step of each scaling on each number of devices."""
         one, if_wrong_ns = self._alone[0]
         if one.fits:
-            yield machine_scaling.ScaledStep(
-                scaling=machine_scaling.Scaling.WEAK,
+            yield ScaledStep(
+                scaling=Scaling.WEAK,
                 family=references.SINGLE,
                 devices=1,
                 used=1,
@@ -202,7 +207,7 @@ class _MachineResults:
                 if_wrong_ns=if_wrong_ns,
             )
         for scaling in self.scalings:
-            fastest: machine_scaling.ScaledStep | None = None
+            fastest: ScaledStep | None = None
             for (of, devices), best in self._best.items():
                 if of is not scaling:
                     continue
@@ -218,21 +223,17 @@ class _MachineResults:
         here = len(part.cluster.devices)
         if self._traced is not None:
             other = self._traced.of_share(here).folded()
-            self._add_split(self._traced.weak(here), part, machine_scaling.Scaling.WEAK, other)
-        if machine_scaling.Scaling.STRONG not in self.scalings:
+            self._add_split(self._traced.weak(here), part, Scaling.WEAK, other)
+        if Scaling.STRONG not in self.scalings:
             return
         split = self._traces.splits[part.devices]
         if isinstance(split, BatchSplitError):
             self.notes.append(f"{part.devices} devices: {split.message}")
         else:
-            self._add_split(split.first(here), part, machine_scaling.Scaling.STRONG, None)
+            self._add_split(split.first(here), part, Scaling.STRONG, None)
 
     def _add_split(
-        self,
-        traces: SplitTraces,
-        part: _MachinePart,
-        scaling: machine_scaling.Scaling,
-        other: SplitTraces | None,
+        self, traces: SplitTraces, part: _MachinePart, scaling: Scaling, other: SplitTraces | None
     ) -> None:
         traces = traces.folded()
         for family in FAMILIES:
@@ -248,9 +249,9 @@ class _MachineResults:
             self._layouts[here] = families.propose(
                 LAYER_FAMILIES, self._graph, self._costs, part.cluster
             )
-        of_host = {machine_scaling.Scaling.WEAK: self._traces.weak(part.hosts, here)}
-        if machine_scaling.Scaling.STRONG in self.scalings:
-            of_host[machine_scaling.Scaling.STRONG] = self._traces.strong(part.hosts)
+        of_host = {Scaling.WEAK: self._traces.weak(part.hosts, here)}
+        if Scaling.STRONG in self.scalings:
+            of_host[Scaling.STRONG] = self._traces.strong(part.hosts)
         other = self._traces.weak(part.hosts, 1)
         for family, within in self._layouts[here].items():
             if isinstance(within, NotApplicable):
@@ -268,7 +269,7 @@ class _MachineResults:
         first = self._first
         step = self._folded.laid_out(self._all_on_first, traces, first.cluster, first.rings)
         (samples,) = traces.wiring.shares
-        one = machine_scaling.OneDevice(samples, step.outline.step_ns, step.memory.fits())
+        one = OneDevice(samples, step.outline.step_ns, step.memory.fits())
         self._alone.append((one, self._if_wrong_ns(step)))
         return step
 
@@ -281,7 +282,7 @@ class _MachineResults:
         step: scaled_steps.FoldedStep | NotApplicable,
         part: _MachinePart,
         replicas: int,
-        scaling: machine_scaling.Scaling,
+        scaling: Scaling,
         other: SplitTraces | None,
     ) -> None:
         """Add a step, and what it holds with the whole batch on each of all devices.
@@ -292,12 +293,10 @@ class _MachineResults:
         if isinstance(step, NotApplicable):
             self.notes.append(f"{devices} devices: {family} {step.reason}")
             return
-        is_weak = scaling is machine_scaling.Scaling.WEAK
+        is_weak = scaling is Scaling.WEAK
         samples = self._samples * (devices if is_weak else 1)
         fits, step_ns = step.memory.fits(), step.outline.step_ns
-        self.steps.append(
-            machine_scaling.SimulatedStep(scaling, family, devices, samples, step_ns, fits)
-        )
+        self.steps.append(SimulatedStep(scaling, family, devices, samples, step_ns, fits))
         known = self._best.get((scaling, devices))
         if fits and (known is None or step_ns < known.step.outline.step_ns):
             self._best[scaling, devices] = _BestStep(family, samples, step, part, replicas)
@@ -316,14 +315,12 @@ class _MachineResults:
         """Add what a step holds; ``other`` has other samples on each device."""
         peak_bytes, of_replica = step.memory.busiest(step.sized(other))
         largest = None if of_replica is None else of_replica * replicas // part.devices
-        self.memory.append(machine_scaling.FamilyMemory(family, part.devices, peak_bytes, largest))
+        self.memory.append(FamilyMemory(family, part.devices, peak_bytes, largest))
 
-    def _row(
-        self, scaling: machine_scaling.Scaling, devices: int, best: _BestStep
-    ) -> machine_scaling.ScaledStep:
+    def _row(self, scaling: Scaling, devices: int, best: _BestStep) -> ScaledStep:
         outline = best.step.outline
         row = self._against_one(
-            machine_scaling.ScaledStep(
+            ScaledStep(
                 scaling=scaling,
                 family=best.family,
                 devices=devices,
@@ -344,15 +341,13 @@ class _MachineResults:
             row, limit=scaled_steps.limit_of(outline, best.part.cluster, ideal_ns, share)
         )
 
-    def _ones(
-        self, row: machine_scaling.ScaledStep
-    ) -> list[tuple[machine_scaling.OneDevice, tuple[int, ...]]]:
+    def _ones(self, row: ScaledStep) -> list[tuple[OneDevice, tuple[int, ...]]]:
         """Return what one device could do instead: no larger batch than a step may have."""
-        is_weak = row.scaling is machine_scaling.Scaling.WEAK
+        is_weak = row.scaling is Scaling.WEAK
         most = self._samples * row.devices if is_weak else self._samples
         return [(one, wrong) for one, wrong in self._alone if one.fits and one.samples <= most]
 
-    def _against_one(self, row: machine_scaling.ScaledStep) -> machine_scaling.ScaledStep:
+    def _against_one(self, row: ScaledStep) -> ScaledStep:
         """Hold a step against what one device does best, whatever costs are."""
         ones = self._ones(row)
         if not ones:
@@ -406,7 +401,7 @@ def compare_hardware(
     hardware: Sequence[str],
     prices: Sequence[float] | None,
     watcher: ProgressReporter,
-) -> machine_scaling.HardwareComparison:
+) -> HardwareComparison:
     """Simulate a model on each machine, on ever more of its devices.
 
     ``hardware`` has descriptions as of `read_hardware` or paths of cluster files, ``prices`` what a
@@ -481,7 +476,7 @@ def compare_hardware(
             scaled.append(found)
     finally:
         gc.enable()
-    return machine_scaling.HardwareComparison(
+    return HardwareComparison(
         model=traced.name,
         mode=traced.mode,
         batch=batch,
@@ -491,10 +486,8 @@ def compare_hardware(
 
 
 def with_answer(
-    found: machine_scaling.MachineScaling,
-    request: AnalysisRequest,
-    target: target_costs.TargetHardware,
-) -> machine_scaling.MachineScaling:
+    found: MachineScaling, request: AnalysisRequest, target: target_costs.TargetHardware
+) -> MachineScaling:
     """Add what `advisor analyze` answers on some devices, in place of what it did on fewer."""
     effort, own = request.options.effort, request.traced.requested_device_of
     others = [family for family in request.options.families if family != SEARCHED]
@@ -509,7 +502,7 @@ def with_answer(
     devices, samples = len(cluster.devices), found.alone[0].samples
     row = None if split is None else _scaled_step(predictions, split, devices, samples)
     # Fewer devices may do better.
-    fewer = [step for step in found.best(machine_scaling.Scaling.STRONG) if step.devices > 1][-1:]
+    fewer = [step for step in found.best(Scaling.STRONG) if step.devices > 1][-1:]
     if fewer and (row is None or fewer[0].step_ns < row.step_ns):
         row = replace(fewer[0], devices=devices)
     rows = () if row is None else (replace(row, verdict=answer.verdict),)
@@ -518,7 +511,7 @@ def with_answer(
 
 def _scaled_step(
     predictions: Predictions, split: Candidate, devices: int, samples: int
-) -> machine_scaling.ScaledStep | None:
+) -> ScaledStep | None:
     """Return a candidate as a step on so many devices, None if it was not predicted."""
     alone = predictions.predicted[defaults.BASELINE]
     if split.placement is None or split.predicted is None:
@@ -533,8 +526,8 @@ def _scaled_step(
     used = {*placement.device_of.values()} & {*cluster.device_names()}
     fits = alone.too_large is None
     share = 1.0 if split.samples is None else 1 / len(split.samples)
-    return machine_scaling.ScaledStep(
-        scaling=machine_scaling.Scaling.STRONG,
+    return ScaledStep(
+        scaling=Scaling.STRONG,
         family=split.name,
         devices=devices,
         used=len(used),
