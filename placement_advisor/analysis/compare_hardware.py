@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor import defaults
-from placement_advisor.analysis import scaled_steps, target_costs
+from placement_advisor.analysis import target_costs
 from placement_advisor.analysis.assemble import answer_of, candidates_of
 from placement_advisor.analysis.machine_scaling import (
     FamilyMemory,
@@ -32,6 +32,7 @@ from placement_advisor.analysis.machine_scaling import (
 from placement_advisor.analysis.options import AnalyzeOptions
 from placement_advisor.analysis.predictions import bound_of, predict, propose_all, with_searched
 from placement_advisor.analysis.runs import RunResults
+from placement_advisor.analysis.scaled_steps import FoldedStep, FoldedSteps, limit_of
 from placement_advisor.analysis.step_costs import assume_costs
 from placement_advisor.analysis.tracing import (
     AnalysisRequest,
@@ -40,11 +41,12 @@ from placement_advisor.analysis.tracing import (
     trace_repeated,
     traced_model,
 )
-from placement_advisor.candidates import families, pipeline, references, towers
+from placement_advisor.candidates import pipeline, references, towers
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES
 from placement_advisor.candidates.batch_split.plan import shares_of
 from placement_advisor.candidates.batch_split.split_graph import unsplit
 from placement_advisor.candidates.by_layer import NotApplicable
+from placement_advisor.candidates.families import propose
 from placement_advisor.cost.collectives import ring_of_devices
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError
@@ -145,7 +147,7 @@ class _BestStep(NamedTuple):
 
     family: str
     samples: int
-    step: scaled_steps.FoldedStep
+    step: FoldedStep
     part: _MachinePart
     replicas: int
 
@@ -158,7 +160,7 @@ class _MachineResults:
         self.scalings = tuple(Scaling) if machine.levels else (Scaling.WEAK,)
         self._traced = first_traced(traces.splits)
         self._has_levels = bool(machine.levels)
-        self._folded = scaled_steps.FoldedSteps(machine.host)
+        self._folded = FoldedSteps(machine.host)
         self._most = machine.device_counts()[-1]
         self._graph = traces.whole.whole
         self._costs = roofline_by_place(self._graph, machine.host)
@@ -246,9 +248,7 @@ class _MachineResults:
         if here == 1:
             return
         if here not in self._layouts:
-            self._layouts[here] = families.propose(
-                LAYER_FAMILIES, self._graph, self._costs, part.cluster
-            )
+            self._layouts[here] = propose(LAYER_FAMILIES, self._graph, self._costs, part.cluster)
         of_host = {Scaling.WEAK: self._traces.weak(part.hosts, here)}
         if Scaling.STRONG in self.scalings:
             of_host[Scaling.STRONG] = self._traces.strong(part.hosts)
@@ -265,7 +265,7 @@ class _MachineResults:
                     step = self._folded.laid_out(within, answer, part.cluster, part.rings)
                     self._add(family, step, part, part.hosts, scaling, other)
 
-    def _add_alone(self, traces: SplitTraces) -> scaled_steps.FoldedStep:
+    def _add_alone(self, traces: SplitTraces) -> FoldedStep:
         first = self._first
         step = self._folded.laid_out(self._all_on_first, traces, first.cluster, first.rings)
         (samples,) = traces.wiring.shares
@@ -273,13 +273,13 @@ class _MachineResults:
         self._alone.append((one, self._if_wrong_ns(step)))
         return step
 
-    def _if_wrong_ns(self, step: scaled_steps.FoldedStep) -> tuple[int, ...]:
+    def _if_wrong_ns(self, step: FoldedStep) -> tuple[int, ...]:
         return tuple(step.if_wrong(*way) for way in self._ways)
 
     def _add(
         self,
         family: str,
-        step: scaled_steps.FoldedStep | NotApplicable,
+        step: FoldedStep | NotApplicable,
         part: _MachinePart,
         replicas: int,
         scaling: Scaling,
@@ -305,12 +305,7 @@ class _MachineResults:
             self._add_memory(family, step, other, part, replicas)
 
     def _add_memory(
-        self,
-        family: str,
-        step: scaled_steps.FoldedStep,
-        other: SplitTraces,
-        part: _MachinePart,
-        replicas: int,
+        self, family: str, step: FoldedStep, other: SplitTraces, part: _MachinePart, replicas: int
     ) -> None:
         """Add what a step holds; ``other`` has other samples on each device."""
         peak_bytes, of_replica = step.memory.busiest(step.sized(other))
@@ -337,9 +332,7 @@ class _MachineResults:
             one.samples for one, _ in self._ones(row) if one.samples_per_s == row.alone_per_s
         )
         share = min(1.0, best.samples / of_one / best.replicas)
-        return replace(
-            row, limit=scaled_steps.limit_of(outline, best.part.cluster, ideal_ns, share)
-        )
+        return replace(row, limit=limit_of(outline, best.part.cluster, ideal_ns, share))
 
     def _ones(self, row: ScaledStep) -> list[tuple[OneDevice, tuple[int, ...]]]:
         """Return what one device could do instead: no larger batch than a step may have."""
@@ -536,7 +529,7 @@ def _scaled_step(
         alone_per_s=samples / alone_ns * NS_PER_S if fits else None,
         ratio=split.predicted_ratio if fits else None,
         without_launches=simulator.on(bare).step_ns(placement) / bare_alone_ns,
-        limit=scaled_steps.limit_of(step, cluster, alone_ns / devices, share),
+        limit=limit_of(step, cluster, alone_ns / devices, share),
     )
 
 

@@ -12,7 +12,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from placement_advisor import defaults, errors
+from placement_advisor import defaults
 from placement_advisor.analysis.analysis_result import GRAPH, UncertainBound
 from placement_advisor.candidates import searched, towers
 from placement_advisor.candidates.batch_split import split_graph as batch_graph
@@ -28,6 +28,7 @@ from placement_advisor.candidates.families import (
 from placement_advisor.candidates.references import as_written
 from placement_advisor.candidates.searched import layers_of
 from placement_advisor.defaults import BASELINE
+from placement_advisor.errors import BatchSplitError
 from placement_advisor.measurement import measurement as measurements
 from placement_advisor.measurement.invariants import schedule_violations
 from placement_advisor.simulator import schedule as schedules
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.step_costs import AllCosts, SplitCosts
     from placement_advisor.analysis.target_costs import StepCosts
     from placement_advisor.cost.table import CostSource
+    from placement_advisor.errors import AdvisorError
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
@@ -73,13 +75,10 @@ class SplitCandidate:
 
 
 def split_candidates(
-    graph: OpGraph,
-    prices: StepCosts,
-    families: Sequence[str],
-    split: SplitCosts | errors.BatchSplitError,
+    graph: OpGraph, prices: StepCosts, families: Sequence[str], split: SplitCosts | BatchSplitError
 ) -> dict[str, SplitCandidate | NotApplicable]:
     """Return the candidate of each family that a split of the batch is of."""
-    if isinstance(split, errors.BatchSplitError):
+    if isinstance(split, BatchSplitError):
         return {name: NotApplicable(family=name, reason=split.message) for name in families}
     traced, timed = split.traced, split.collectives
     clusters = {} if timed is None else {MIRRORED: timed.on(prices.cluster)}
@@ -375,7 +374,7 @@ def bound_from(
 def break_even_of(
     predictions: Predictions,
     candidates: Sequence[Candidate],
-    growing: GrowingStep | errors.AdvisorError | None,
+    growing: GrowingStep | AdvisorError | None,
     effort: Effort,
 ) -> BreakEven | None:
     """Sweep what would have to change for a split to win, of those that fit and did not fail.
