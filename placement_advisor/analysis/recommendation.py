@@ -35,7 +35,7 @@ MAX_DECIDING = 3
 
 def deciding_reasons(
     candidates: Sequence[Candidate],
-    alone: Candidate | None,
+    alone: Candidate,
     split: Candidate | None,
     bound: UncertainBound | None,
     because: str | None,
@@ -56,7 +56,7 @@ def deciding_reasons(
         yield because
         if split is None:
             yield from failed
-        elif alone is not None:
+        else:
             yield from (_measured_split if basis == "measured" else _simulated_split)(split, alone)
         if bound is not None:
             yield (
@@ -176,7 +176,7 @@ def recommend(
     ``candidate`` of the answer is the split that the verdict is about: the one to use, or the best
     that was tried. ``speedup`` is None where nothing was measured.
     """
-    alone = next((c for c in candidates if c.family == references.SINGLE), None)
+    alone = next(c for c in candidates if c.family == references.SINGLE)
     proof = None
     if (
         bound is not None
@@ -207,7 +207,7 @@ def recommend(
         beside = f"{verdict.AS_IS}{where} {format_ns(median(as_is))}"
         caveat = caveat and f"{caveat}: {beside}"
         headline += f"; {caveat or beside}"
-        if shown is not None and shown.step_ns is not None:
+        if shown.step_ns is not None:
             headline += f", {shown.name} {format_ns(shown.step_ns)}"
 
     tell = (
@@ -276,7 +276,7 @@ def _about_own(own: Candidate | None, ruling: verdict.VerdictDecision) -> str:
 
 
 def _rule(
-    alone: Candidate | None,
+    alone: Candidate,
     candidates: Sequence[Candidate],
     testbed: TestbedSummary,
     as_is: Sequence[int] | None,
@@ -289,7 +289,7 @@ def _rule(
     splits = [candidate for candidate in candidates if candidate.family != references.SINGLE]
     hosts = {host.name for host in testbed.cluster.hosts}
     here = testbed.description
-    if alone is not None and verdict.failed_by(alone, FailureKind.DOES_NOT_FIT):
+    if verdict.failed_by(alone, FailureKind.DOES_NOT_FIT):
         return verdict.rule_unfit(alone, splits), "simulated", f"simulated for {here}"
     if testbed.not_run is None:
         unfit = _UNFIT_TESTBEDS.get(testbed.kind)
@@ -308,7 +308,7 @@ def _rule(
 
 def _of_candidates(
     candidates: Sequence[Candidate],
-    alone: Candidate | None,
+    alone: Candidate,
     ruling: verdict.VerdictDecision,
     tell: Callable[[Candidate, Candidate], Iterable[str | None]],
 ) -> tuple[list[str | None], list[str | None]]:
@@ -317,7 +317,7 @@ def _of_candidates(
     others: list[str | None] = []
     for candidate in candidates:
         is_answer = ruling.split in (None, candidate)
-        if alone is not None and candidate is not alone and candidate.failure is None:
+        if candidate is not alone and candidate.failure is None:
             if candidate.family == references.SINGLE:
                 told.append(verdict_reasons.faster_device_reason(candidate, alone))
             else:

@@ -271,14 +271,14 @@ def rule_unfit(alone: Candidate, splits: Sequence[Candidate]) -> VerdictDecision
 
 
 def rule_measured(
-    alone: Candidate | None,
+    alone: Candidate,
     splits: Sequence[Candidate],
     to_beat: Sequence[int] | None,
     is_proved: bool,
     hosts: Collection[str],
 ) -> VerdictDecision:
     """Rule on splits that ran; ``to_beat`` are steps as they are, of as many in each round."""
-    if alone is None or alone.failure is not None or alone.measured is None:
+    if alone.failure is not None or alone.measured is None:
         return cannot_tell("single has no measurement to compare with")
     tried = [
         (c, c.measured, c.comparison)
@@ -391,15 +391,13 @@ def _against_as_is(
 
 
 def rule_simulated(
-    alone: Candidate | None,
+    alone: Candidate,
     splits: Sequence[Candidate],
     is_proved: bool,
     settling: NextExperiment,
     hosts: Collection[str],
 ) -> VerdictDecision:
     """Rule on splits that did not run; ``settling`` is what would tell more."""
-    if alone is None or alone.predicted is None:
-        return cannot_tell("single has no prediction to compare with")
     tried = [
         (c, c.predicted_ratio)
         for c in splits

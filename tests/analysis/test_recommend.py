@@ -187,7 +187,6 @@ def case(verdict, says, *tried, on=TESTBED, as_is=None, proof=None, winner=None)
         case(OPEN, f"(--resume --rounds 20){QUIETER}", SINGLE, unsure(0.95, 0.93, 0.97)),
         # What ran briefly leaves nothing in doubt.
         *(case(STAY, "", SINGLE, SLOW, each, winner="towers") for each in BRIEF),
-        case(OPEN, "cannot tell: single has no measurement", FAST),
         case(OPEN, "cannot tell: single has no measurement", candidate("single"), FAST),
         case(OPEN, "single has no measurement", replace(SINGLE, failure=CRASHED.failure), FAST),
         case(STAY, "", SINGLE, wrong(FAST), SLOWEST, SLOW_PIPELINE, winner="pipeline"),
@@ -240,7 +239,6 @@ def case(verdict, says, *tried, on=TESTBED, as_is=None, proof=None, winner=None)
         case(SPLIT, "", SINGLE, FAST, proof=bound(9_900_000), winner="towers"),
         case(UNFITTING, "no split was found that fits", UNFIT, TOO_LARGE, on=NOT_RUN),
         case(OPEN, "share their cores", SINGLE, FAST, on=replace(TESTBED, kind="logical-cpus")),
-        case(OPEN, "cannot tell: single has no prediction", candidate("single"), GOOD, on=NOT_RUN),
     ],
 )
 def test_the_verdict_follows_from_what_ran_or_was_simulated(

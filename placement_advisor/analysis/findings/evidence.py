@@ -221,17 +221,17 @@ class Evidence:
 
     def is_hypothetical(self, candidate: str) -> bool:
         """Whether the user neither runs a candidate nor is told to: not the single device."""
-        alone = self.alone
-        theirs = (self.recommended, AS_WRITTEN, None if alone is None else alone.name)
-        return candidate not in theirs
+        return candidate not in (self.recommended, AS_WRITTEN, self.alone.name)
 
     @cached_property
-    def alone(self) -> Split | None:
-        """The single device, if it was predicted."""
-        for c in self.candidates:
-            if c.family == references.SINGLE and c.placement and c.predicted:
-                return Split(c.name, c.placement, c.predicted)
-        return None
+    def alone(self) -> Split:
+        """The single device, which is always predicted."""
+        (alone, *_) = (
+            Split(c.name, c.placement, c.predicted)
+            for c in self.candidates
+            if c.family == references.SINGLE and c.placement and c.predicted
+        )
+        return alone
 
     @property
     def timed_alone_ns(self) -> tuple[int, ...]:
@@ -242,24 +242,19 @@ class Evidence:
     @property
     def assumed(self) -> AssumedStep | None:
         """The step on one GPU that is not here, None if that is not what was predicted."""
-        alone, device = self.alone, self.cluster.devices[0]
-        if not self.costs_are_assumed or device.gpu is None or alone is None:
+        device = self.cluster.devices[0]
+        if not self.costs_are_assumed or device.gpu is None:
             return None
         return AssumedStep(
             cluster=self.cluster,
             device=device,
             gpu=gpu_facts(device.gpu),
-            now_ns=alone.schedule.step_ns,
+            now_ns=self.alone.schedule.step_ns,
             within=self.costs[device.name].total_within,
         )
 
-    def step_alone(self) -> tuple[float, str] | None:
-        """Return how long a step on a single device takes, and whether measured or simulated.
-
-        None if it was neither.
-        """
-        if self.alone is None:
-            return None
+    def step_alone(self) -> tuple[float, str]:
+        """Return how long a step on a single device takes, and whether measured or simulated."""
         steps_ns = self.timed_alone_ns
         if steps_ns:
             return median(steps_ns), "measured"
@@ -419,8 +414,8 @@ def split_placements_to_time(evidence: Evidence, found: Sequence[SplitFinding]) 
     split = found[0].split
     told = _suggestions(evidence, found, is_sure=False)
     moved = [each.after for each in told if each.after is not None][:_MAX_TIMED]
-    alone = evidence.alone if split.name == YOUR_SPLIT else None
-    if not told or (alone is None and not moved):
+    alone = [evidence.alone.placement] if split.name == YOUR_SPLIT else []
+    if not told or not (alone or moved):
         return []
     return [
         split.placement,
@@ -428,7 +423,7 @@ def split_placements_to_time(evidence: Evidence, found: Sequence[SplitFinding]) 
             replace(after, label=f"{split.placement.label}, {i} moved")
             for i, after in enumerate(moved, start=1)
         ),
-        *([] if alone is None else [alone.placement]),
+        *alone,
     ]
 
 
@@ -575,7 +570,7 @@ def _reason_to_give_up(
     None if it saves nothing, or if the split takes less with what is told.
     """
     alone = evidence.alone
-    if split.name != YOUR_SPLIT or alone is None:
+    if split.name != YOUR_SPLIT:
         return None
     if shortages(alone.schedule.peak_memory, evidence.cluster.devices):
         return None

@@ -61,10 +61,10 @@ _NO_WORK = frozenset({"Options", "Repeat", "Take", "Skip"})
 
 def find_input_without_overlap(evidence: Evidence) -> Iterator[Finding]:
     """Return what the pipeline lacks, if it takes a noticeable part of a step's time."""
-    timing, step = evidence.input_timing, evidence.step_alone()
-    if timing is None or not timing.batch_ns or not timing.transformations or step is None:
+    timing = evidence.input_timing
+    if timing is None or not timing.batch_ns or not timing.transformations:
         return
-    step_ns, basis = step
+    step_ns, basis = evidence.step_alone()
     batch_ns = mean(timing.batch_ns)
     kinds = _transformation_kinds(timing.transformations)
     missing = _missing_transformations(kinds)
@@ -136,10 +136,10 @@ def find_device_waits_for_host(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _slow_input(evidence: Evidence) -> Finding | None:
-    timing, step = evidence.input_timing, evidence.step_alone()
-    if timing is None or not timing.batch_ns or step is None:
+    timing = evidence.input_timing
+    if timing is None or not timing.batch_ns:
         return None
-    step_ns, basis = step
+    step_ns, basis = evidence.step_alone()
     batch_ns = mean(timing.batch_ns)
     if step_ns >= BUSY_SHARE * batch_ns:
         return None
@@ -179,7 +179,7 @@ def _input_saving(
 def _slow_host(evidence: Evidence) -> Finding | None:
     alone, device = evidence.alone, evidence.cluster.devices[0].name
     left_out = evidence.left_out
-    if left_out.has_xla or alone is None:
+    if left_out.has_xla:
         return None
     step_ns, compute_ns = alone.schedule.step_ns, alone.schedule.compute_ns.get(device, 0)
     if not compute_ns or compute_ns >= BUSY_SHARE * step_ns:
@@ -241,10 +241,9 @@ def _measured_batch_finding(evidence: Evidence, growing: GrowingStep) -> Finding
 
 
 def _simulated_batch_finding(evidence: Evidence, growing: GrowingStep) -> Finding | None:
-    alone, growth = evidence.alone, growing.growth
-    if evidence.batch_points or alone is None:
+    placement, growth = evidence.alone.placement, growing.growth
+    if evidence.batch_points:
         return None
-    placement = alone.placement
     found = batch_costs.larger_batch(
         lambda samples: growing.step_ns(placement, samples),
         growth.batch,
@@ -464,7 +463,7 @@ def find_table_updated_whole(evidence: Evidence) -> Iterator[Finding]:
     """Return a finding if one device would gain by updating rows alone."""
     alone = evidence.alone
     updates = [u for u in dense_updates(evidence.graph) if u.rows_share <= MAX_ROWS_SHARE]
-    if alone is None or not updates:
+    if not updates:
         return
     costs = {name: _costs_of_rows(table, updates) for name, table in evidence.costs.items()}
     now_ns = alone.schedule.step_ns
