@@ -16,7 +16,6 @@ from placement_advisor.analysis.runs import RunResults
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.families import WORST_CASE_FAMILIES
 from placement_advisor.cost.gpu import assumed_times
-from placement_advisor.cost.table import CostSource
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
 from placement_advisor.machine.calibration import testbed_fingerprint
 from placement_advisor.measurement.invariants import comparison_violations, measurement_violations
@@ -240,39 +239,25 @@ def _evidence(
 ) -> Evidence:
     """Return what rules may look at."""
     growing = request.growing(predictions.proposals.prices)
-    proposals, traced = predictions.proposals, request.traced
+    proposals = predictions.proposals
     is_to_split = recommendation.verdict in analysis_result.TO_SPLIT
     return Evidence(
-        graph=request.graph,
-        cluster=proposals.prices.cluster,
-        costs=proposals.prices.costs,
+        traced=request.traced,
+        prices=proposals.prices,
         simulator=proposals.simulator,
         candidates=candidates,
-        requested_device_of=traced.requested_device_of,
-        scope_of=traced.scope_of,
-        dropped_scopes=traced.dropped_scopes,
-        line_of=traced.line_of,
-        batch_size=traced.batch_size,
-        batch_points=results.batch_points,
-        loop_timing=results.loop_timing,
-        input_timing=results.input_timing,
+        results=results,
         own_of_replicas=next((split.own for split in proposals.splits.values()), ()),
         recommended=recommendation.candidate if is_to_split else None,
-        costs_are_assumed=proposals.prices.source is CostSource.ASSUMED,
         growing=growing if isinstance(growing, GrowingStep) else None,
-        takes_batch_size=traced.takes_batch_size,
         break_even=break_even,
-        left_out=traced.left_out,
-        calls_python=traced.python_call is not None,
-        doubt=proposals.prices.doubt,
-        timed=results.timed,
     )
 
 
 def _assumed_times(predictions: Predictions) -> tuple[assumed_times.AssumedTimes, ...]:
     """Return what times of ops rest on where no device has shown any."""
     proposals, prices = predictions.proposals, predictions.proposals.prices
-    if prices.source is not CostSource.ASSUMED:
+    if not prices.is_assumed:
         return ()
     return assumed_times.times_by_gpu(proposals.graph, prices.costs, prices.cluster)
 

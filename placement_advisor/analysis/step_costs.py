@@ -144,7 +144,7 @@ def assume_costs(request: AnalysisRequest, target: target_costs.TargetHardware |
             doubt=target_costs.assumed_uncertainty(costs, cluster),
         )
     call = request.traced.python_call
-    if call is not None and prices.source is CostSource.ASSUMED:
+    if call is not None and prices.is_assumed:
         unknown = f"{call} calls Python, and how long that takes is not known: nothing ran"
         prices = replace(prices, notes=(*prices.notes, unknown))
     return costs_from(request, prices)

@@ -97,6 +97,11 @@ class StepCosts:
     doubt: CostUncertainty
     notes: tuple[str, ...] = ()
 
+    @property
+    def is_assumed(self) -> bool:
+        """Whether they rest on figures of devices alone."""
+        return self.source is CostSource.ASSUMED
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetHardware:

@@ -22,7 +22,7 @@ both steps. What may save nothing is no saving.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import hypot
 from statistics import median
@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor import defaults
 from placement_advisor.analysis.analysis_result import Finding, Saving
-from placement_advisor.analysis.target_costs import MEASURED_UNCERTAINTY
 from placement_advisor.candidates import references
 from placement_advisor.candidates.families import SPLITS, WORST_CASE_FAMILIES
 from placement_advisor.candidates.references import as_written
@@ -49,18 +48,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.analysis.analysis_result import Candidate
-    from placement_advisor.cost.batch import Throughput
-    from placement_advisor.cost.table import CostTable
+    from placement_advisor.analysis.runs import RunResults
+    from placement_advisor.analysis.target_costs import StepCosts
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device
     from placement_advisor.machine.gpu_facts import GpuFacts
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
-    from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
+    from placement_advisor.simulator.sensitivity import PredictedRatio
     from placement_advisor.simulator.step_growth import GrowingStep
-    from placement_advisor.testbed.benchmark import TimedPlacement
-    from placement_advisor.tf.answers import DroppedScope, LeftOut
+    from placement_advisor.tf.answers import SourceLine, Traced
 
 
 # Less than this share of a saving is zero at the three digits that are shown.
@@ -164,49 +162,42 @@ _NO_ADVICE = WORST_CASE_FAMILIES | {references.SINGLE, AS_WRITTEN, *SPLITS}
 class Evidence:
     """What is known of a model, its splits and its input.
 
-    ``requested_device_of`` has the devices that ops ask for, ``scope_of`` file and line of the
-    user's `tf.device` scope that makes them ask, where it is known, ``line_of`` those of the ops;
-    ``dropped_scopes`` are those that no op stands in.
-    ``costs`` are those of ops by device and host, ``doubt`` is how wrong they may be;
-    ``costs_are_assumed`` says that they rest on figures of devices alone. ``batch_points`` are
-    measurements of the user's own step at several batch sizes, none where it was not run so;
-    ``growing`` is the step at other batches, None where it is not known there;
-    ``takes_batch_size``: the command can be given another. ``loop_timing`` is of the step in Keras'
-    fit. ``break_even`` is None where nothing was swept. ``own_of_replicas`` are ops that compute
-    something of a replica's own where the batch is split. ``recommended`` is the candidate to use,
-    None if none is. ``left_out`` is what the user's program has beside all that: no advice names
-    what is there. ``calls_python``: some op does, which XLA cannot compile.
+    ``growing`` is the step at other batches, None where it is not known there; ``break_even`` is
+    None where nothing was swept. ``own_of_replicas`` are ops that compute something of a replica's
+    own where the batch is split. ``recommended`` is the candidate to use, None if none is. No
+    advice names what the user's program has beside the step (`Traced.left_out`).
     """
 
-    graph: OpGraph
-    cluster: Cluster
-    costs: Mapping[str, CostTable]
+    traced: Traced
+    prices: StepCosts
     simulator: Simulator
     candidates: tuple[Candidate, ...]
-    requested_device_of: Mapping[str, str] = field(default_factory=dict)
-    scope_of: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    dropped_scopes: tuple[DroppedScope, ...] = ()
-    line_of: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    batch_size: int | None = None
-    batch_points: tuple[Throughput, ...] = ()
-    loop_timing: measurements.LoopTiming | None = None
-    input_timing: measurements.InputTiming | None = None
+    results: RunResults
     own_of_replicas: tuple[str, ...] = ()
     recommended: str | None = None
-    costs_are_assumed: bool = False
-    doubt: CostUncertainty = MEASURED_UNCERTAINTY
     growing: GrowingStep | None = None
-    takes_batch_size: bool = True
     break_even: BreakEven | None = None
-    left_out: LeftOut
-    calls_python: bool = False
-    timed: tuple[TimedPlacement, ...] = ()
+
+    @property
+    def graph(self) -> OpGraph:
+        """The step as it was traced."""
+        return self.traced.graph
+
+    @property
+    def cluster(self) -> Cluster:
+        """The devices that the step has costs on."""
+        return self.prices.cluster
+
+    @cached_property
+    def line_of(self) -> Mapping[str, SourceLine]:
+        """The file and line of each op, where they are known."""
+        return self.traced.line_of
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
         """The splits that rules judge: the user's own, and the recommended or the best one."""
         splits = []
-        own = as_written(self.graph, self.requested_device_of, self.cluster)
+        own = as_written(self.graph, self.traced.requested_device_of, self.cluster)
         if own is not None:
             splits.append(Split(YOUR_SPLIT, own, self.simulator.schedule(own)))
         told = self.recommended
@@ -243,14 +234,14 @@ class Evidence:
     def assumed(self) -> AssumedStep | None:
         """The step on one GPU that is not here, None if that is not what was predicted."""
         device = self.cluster.devices[0]
-        if not self.costs_are_assumed or device.gpu is None:
+        if not self.prices.is_assumed or device.gpu is None:
             return None
         return AssumedStep(
             cluster=self.cluster,
             device=device,
             gpu=gpu_facts(device.gpu),
             now_ns=self.alone.schedule.step_ns,
-            within=self.costs[device.name].total_within,
+            within=self.prices.costs[device.name].total_within,
         )
 
     def step_alone(self) -> tuple[float, str]:
@@ -277,7 +268,7 @@ class Evidence:
 
     def timed_ns(self, placement: Placement) -> tuple[float, ...]:
         """Return the median step in each round in which a placement was timed; nothing if none."""
-        for timed in self.timed:
+        for timed in self.results.timed:
             if timed.placement.device_of == placement.device_of:
                 return tuple(median(steps) for steps in timed.rounds)
         return ()
@@ -301,9 +292,9 @@ class Evidence:
         It is asked of many that save little: what ops alone leave in doubt is looked at first.
         """
         step_ns = self.simulator.step_ns(before)
-        if self.simulator.step_ns(after) * self.doubt.ops >= step_ns:
+        if self.simulator.step_ns(after) * self.prices.doubt.ops >= step_ns:
             return None
-        ratio = Sensitivity(self.simulator, before, self.doubt).ratio(after)
+        ratio = Sensitivity(self.simulator, before, self.prices.doubt).ratio(after)
         return saving_by_ratio(step_ns, ratio)
 
 
@@ -554,7 +545,7 @@ def _fits(evidence: Evidence, split: Split, placement: Placement) -> bool:
 
 def _busy_devices(evidence: Evidence, placement: Placement) -> set[str]:
     """Return the devices on which an op takes time."""
-    costs = {device: table.costs for device, table in evidence.costs.items()}
+    costs = {device: table.costs for device, table in evidence.prices.costs.items()}
     return {
         device
         for op, device in placement.device_of.items()

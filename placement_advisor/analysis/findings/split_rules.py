@@ -209,7 +209,7 @@ def _shortage_finding(
     if batch is not None:
         ways.append(f"take a batch of at most {batch} (simulated)")
     memory_bytes = short.device.memory_bytes or 0
-    if not ways and short.peak.resident_bytes <= memory_bytes and evidence.batch_size != 1:
+    if not ways and short.peak.resident_bytes <= memory_bytes and evidence.traced.batch_size != 1:
         ways.append("take a smaller batch")
     largest = short.peak.contributors[0]
     return Finding(
@@ -219,7 +219,7 @@ def _shortage_finding(
         "be split over more devices, or be smaller",
         where=evidence.where(largest.name, device=short.device.name, candidate=name),
         is_hypothetical=evidence.is_hypothetical(name),
-        batch_size=batch if evidence.takes_batch_size else None,
+        batch_size=batch if evidence.traced.takes_batch_size else None,
     )
 
 
