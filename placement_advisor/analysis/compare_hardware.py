@@ -24,7 +24,6 @@ from placement_advisor.analysis.machine_scaling import (
     FamilyMemory,
     HardwareComparison,
     MachineScaling,
-    OneDevice,
     ScaledStep,
     Scaling,
     SimulatedStep,
@@ -134,7 +133,7 @@ def scaled_machine(machine: Machine, traces: HostTraces, price: float | None) ->
         doubt=found.doubt,
         rows=tuple(found.rows()),
         steps=tuple(found.steps),
-        alone=found.alone,
+        alone=tuple(found.alone),
         memory=tuple(found.memory),
         memory_bytes=machine.host.devices[0].memory_bytes,
         price_per_hour=price,
@@ -145,8 +144,7 @@ def scaled_machine(machine: Machine, traces: HostTraces, price: float | None) ->
 class _BestStep(NamedTuple):
     """The fastest step so far on a part of a machine: ``replicas`` have a share of it each."""
 
-    family: str
-    samples: int
+    row: ScaledStep
     step: FoldedStep
     part: _MachinePart
     replicas: int
@@ -176,7 +174,7 @@ class _MachineResults:
         self.memory: list[FamilyMemory] = []
         self._best: dict[tuple[Scaling, int], _BestStep] = {}
         # One device with the batch, and with several times that.
-        self._alone: list[tuple[OneDevice, tuple[int, ...]]] = []
+        self.alone: list[ScaledStep] = []
         step = self._add_alone(traces.whole)
         self._samples = self.alone[0].samples
         for times in sorted(traces.larger):
@@ -189,31 +187,17 @@ class _MachineResults:
         if another is not None:
             self._add_memory(references.SINGLE, step, another, self._first, 1)
 
-    @property
-    def alone(self) -> tuple[OneDevice, ...]:
-        """One device with ever larger batches."""
-        return tuple(one for one, _ in self._alone)
-
     def rows(self) -> Iterator[ScaledStep]:
         """Yield one device, then the best step of each scaling on each number of devices."""
-        one, if_wrong_ns = self._alone[0]
+        one = self.alone[0]
         if one.fits:
-            yield ScaledStep(
-                scaling=Scaling.WEAK,
-                family=references.SINGLE,
-                devices=1,
-                used=1,
-                samples=one.samples,
-                step_ns=one.step_ns,
-                alone_per_s=one.samples_per_s,
-                if_wrong_ns=if_wrong_ns,
-            )
+            yield replace(one, alone_per_s=one.samples_per_s)
         for scaling in self.scalings:
             fastest: ScaledStep | None = None
             for (of, devices), best in self._best.items():
                 if of is not scaling:
                     continue
-                row = self._row(scaling, devices, best)
+                row = self._row(best)
                 # Fewer devices may do better.
                 if fastest is not None and fastest.samples_per_s > row.samples_per_s:
                     row = self._against_one(replace(fastest, devices=devices))
@@ -269,8 +253,8 @@ class _MachineResults:
         first = self._first
         step = self._folded.laid_out(self._all_on_first, traces, first.cluster, first.rings)
         (samples,) = traces.wiring.shares
-        one = OneDevice(samples, step.outline.step_ns, step.memory.fits())
-        self._alone.append((one, self._if_wrong_ns(step)))
+        one = _scaled(Scaling.WEAK, references.SINGLE, first, samples, step)
+        self.alone.append(replace(one, if_wrong_ns=self._if_wrong_ns(step)))
         return step
 
     def _if_wrong_ns(self, step: FoldedStep) -> tuple[int, ...]:
@@ -295,11 +279,11 @@ class _MachineResults:
             return
         is_weak = scaling is Scaling.WEAK
         samples = self._samples * (devices if is_weak else 1)
-        fits, step_ns = step.memory.fits(), step.outline.step_ns
-        self.steps.append(SimulatedStep(scaling, family, devices, samples, step_ns, fits))
+        row = _scaled(scaling, family, part, samples, step)
+        self.steps.append(SimulatedStep(scaling, family, devices, samples, row.step_ns, row.fits))
         known = self._best.get((scaling, devices))
-        if fits and (known is None or step_ns < known.step.outline.step_ns):
-            self._best[scaling, devices] = _BestStep(family, samples, step, part, replicas)
+        if row.fits and (known is None or row.step_ns < known.row.step_ns):
+            self._best[scaling, devices] = _BestStep(row, step, part, replicas)
         if is_weak and devices == self._most:
             assert other is not None
             self._add_memory(family, step, other, part, replicas)
@@ -312,33 +296,21 @@ class _MachineResults:
         largest = None if of_replica is None else of_replica * replicas // part.devices
         self.memory.append(FamilyMemory(family, part.devices, peak_bytes, largest))
 
-    def _row(self, scaling: Scaling, devices: int, best: _BestStep) -> ScaledStep:
-        outline = best.step.outline
-        row = self._against_one(
-            ScaledStep(
-                scaling=scaling,
-                family=best.family,
-                devices=devices,
-                used=devices,
-                samples=best.samples,
-                step_ns=outline.step_ns,
-                if_wrong_ns=self._if_wrong_ns(best.step),
-            )
-        )
+    def _row(self, best: _BestStep) -> ScaledStep:
+        row = self._against_one(replace(best.row, if_wrong_ns=self._if_wrong_ns(best.step)))
         if row.alone_per_s is None:
             return row
-        ideal_ns = best.samples / row.alone_per_s / devices * NS_PER_S
-        of_one = max(
-            one.samples for one, _ in self._ones(row) if one.samples_per_s == row.alone_per_s
-        )
-        share = min(1.0, best.samples / of_one / best.replicas)
-        return replace(row, limit=limit_of(outline, best.part.cluster, ideal_ns, share))
+        ideal_ns = row.samples / row.alone_per_s / row.devices * NS_PER_S
+        of_one = max(o.samples for o in self._ones(row) if o.samples_per_s == row.alone_per_s)
+        share = min(1.0, row.samples / of_one / best.replicas)
+        limit = limit_of(best.step.outline, best.part.cluster, ideal_ns, share)
+        return replace(row, limit=limit)
 
-    def _ones(self, row: ScaledStep) -> list[tuple[OneDevice, tuple[int, ...]]]:
+    def _ones(self, row: ScaledStep) -> list[ScaledStep]:
         """Return what one device could do instead: no larger batch than a step may have."""
         is_weak = row.scaling is Scaling.WEAK
         most = self._samples * row.devices if is_weak else self._samples
-        return [(one, wrong) for one, wrong in self._alone if one.fits and one.samples <= most]
+        return [one for one in self.alone if one.fits and one.samples <= most]
 
     def _against_one(self, row: ScaledStep) -> ScaledStep:
         """Hold a step against what one device does best, whatever costs are."""
@@ -346,7 +318,7 @@ class _MachineResults:
         if not ones:
             return row
         of_one = zip(
-            *((n / one.samples for n in (one.step_ns, *if_wrong)) for one, if_wrong in ones),
+            *((n / one.samples for n in (one.step_ns, *one.if_wrong_ns)) for one in ones),
             strict=True,
         )
         ratios = [
@@ -360,7 +332,7 @@ class _MachineResults:
             ratio = predicted_ratio([ratios[0], *ratios[-2:]], doubt)
         return replace(
             row,
-            alone_per_s=max(one.samples_per_s for one, _ in ones),
+            alone_per_s=max(one.samples_per_s for one in ones),
             ratio=ratio,
             without_launches=ratios[-1],
         )
@@ -377,6 +349,20 @@ class _MachinePart:
     @property
     def devices(self) -> int:
         return self.hosts * len(self.cluster.devices)
+
+
+def _scaled(
+    scaling: Scaling, family: str, part: _MachinePart, samples: int, step: FoldedStep
+) -> ScaledStep:
+    return ScaledStep(
+        scaling=scaling,
+        family=family,
+        devices=part.devices,
+        used=part.devices,
+        samples=samples,
+        step_ns=step.outline.step_ns,
+        fits=step.memory.fits(),
+    )
 
 
 def _machine_parts(machine: Machine) -> Iterator[_MachinePart]:

@@ -205,7 +205,7 @@ def _try_routes(
     stack.callback(site.close)
     workers = [each.worker for each in reached]
     client = None if shares[0].is_here else stack.enter_context(Child("client"))
-    joined = site.join(workers, client, _not_started)
+    joined = site.join(workers, client, lambda _, failure: _no_worker(failure))
     places = [_host_and_port(address) for address in joined]
     for worker, place in zip(workers, places, strict=True):
         answering = worker.call(host_facts.answer_at, *place, time_limit_s=_TRY_LIMIT_S)
@@ -240,10 +240,6 @@ def _has_network(link: HostLink, each: _Reached) -> bool:
     return link is HostLink.DIRECT or (place is not None and place.has_private_network)
 
 
-def _not_started(callee: calls.Callee, failure: calls.CallFailure) -> TestbedError:
-    return _no_worker(failure)
-
-
 def _no_worker(failure: calls.CallFailure) -> TestbedError:
     tail = f"\n{failure.output_tail}" if failure.output_tail else ""
     return TestbedError(f"{failure.message}{tail}")
@@ -251,7 +247,6 @@ def _no_worker(failure: calls.CallFailure) -> TestbedError:
 
 # Certificates are good from a day before they are made; see `tls.py`.
 _MOST_APART_NS = 24 * 60 * 60 * NS_PER_S
-_HOSTS_OF_A_WAY = 2
 NEXT_STEP = "advisor analyze MODEL.py, with these hosts"
 
 
@@ -391,7 +386,7 @@ def between_checks(found: HostsExamined) -> Iterator[doctor_checks.Check]:
         for host in found.hosts
         if host.place is not None and host.place.mtu_bytes is not None
     }
-    if len(mtu_of) < _HOSTS_OF_A_WAY:
+    if len(mtu_of) < _LEAST_HOSTS:
         return
     if len(set(mtu_of.values())) == 1:
         (mtu_bytes,) = set(mtu_of.values())

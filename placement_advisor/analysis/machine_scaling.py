@@ -65,26 +65,14 @@ class SimulatedStep:
     """Memory suffices."""
 
 
-class OneDevice(NamedTuple):
-    """A simulated step of so many samples on one device, and whether that has the memory for it."""
-
-    samples: int
-    step_ns: int
-    fits: bool
-
-    @property
-    def samples_per_s(self) -> float:
-        """Its throughput."""
-        return self.samples / self.step_ns * NS_PER_S
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaledStep:
-    """The best step on a number of devices; it may use fewer.
+    """A step on a number of devices: the best there, or one of one device; it may use fewer.
 
-    It uses ``used`` of the ``devices``, for ``samples`` in all. ``ratio`` is the time of a sample
-    over that on one device, which does as many at ``alone_per_s``; it is None for that device
-    itself, and where no single device holds the step. ``without_launches`` is that ratio if
+    It uses ``used`` of the ``devices``, for ``samples`` in all, and ``fits`` their memory.
+    ``ratio`` is the time of a sample over that on one device, which does as many at
+    ``alone_per_s``; it is None for that device itself, and where no single device holds the step.
+    ``without_launches`` is that ratio if
     launches cost nothing. ``if_wrong_ns`` is the step where costs are wrong, by the ways of the
     doubt, and without launches last. ``limit`` is what most is lost to, None where next to
     nothing is. ``verdict`` is that of `advisor analyze` on these devices, None where it gives none.
@@ -96,6 +84,7 @@ class ScaledStep:
     used: int
     samples: int
     step_ns: int
+    fits: bool = True
     alone_per_s: float | None = None
     ratio: PredictedRatio | None = None
     without_launches: float | None = None
@@ -174,7 +163,7 @@ class MachineScaling:
     doubt: CostUncertainty
     rows: tuple[ScaledStep, ...]
     steps: tuple[SimulatedStep, ...]
-    alone: tuple[OneDevice, ...]
+    alone: tuple[ScaledStep, ...]
     memory: tuple[FamilyMemory, ...]
     memory_bytes: int | None
     price_per_hour: float | None

@@ -8,6 +8,7 @@ the largest whose simulated step does. PA402: the first device holds most of the
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import defaultdict
 from typing import TYPE_CHECKING
@@ -164,26 +165,22 @@ UNEVEN_RATIO = 1.25
 def find_uneven_load(evidence: Evidence) -> Iterator[SplitFinding]:
     """Yield a finding for each split that is uneven, with the layers that may move."""
     for split in evidence.splits:
-        yield from _uneven_found(evidence, split)
-
-
-def _uneven_found(evidence: Evidence, split: Split) -> Iterator[SplitFinding]:
-    load_ns = {
-        name: split.schedule.compute_ns.get(name, 0) for name in evidence.cluster.device_names()
-    }
-    most_ns = max(load_ns.values())
-    working = {name: ns for name, ns in load_ns.items() if ns > IDLE_SHARE * most_ns}
-    if len(working) <= 1 or most_ns * len(working) < UNEVEN_RATIO * sum(working.values()):
-        return
-    busiest = max(working, key=working.__getitem__)
-    least = min(working, key=working.__getitem__)
-    loads = ", ".join(f"{name} {format_ns(ns)}" for name, ns in working.items())
-    yield SplitFinding(
-        split=split,
-        finding=f"the load of {split.name} is uneven: compute per step {loads} (simulated)",
-        moves=tuple(layer_moves(evidence, split, busiest, least)),
-        where={"device": busiest},
-    )
+        load_ns = {
+            name: split.schedule.compute_ns.get(name, 0) for name in evidence.cluster.device_names()
+        }
+        most_ns = max(load_ns.values())
+        working = {name: ns for name, ns in load_ns.items() if ns > IDLE_SHARE * most_ns}
+        if len(working) <= 1 or most_ns * len(working) < UNEVEN_RATIO * sum(working.values()):
+            continue
+        busiest = max(working, key=working.__getitem__)
+        least = min(working, key=working.__getitem__)
+        loads = ", ".join(f"{name} {format_ns(ns)}" for name, ns in working.items())
+        yield SplitFinding(
+            split=split,
+            finding=f"the load of {split.name} is uneven: compute per step {loads} (simulated)",
+            moves=tuple(layer_moves(evidence, split, busiest, least)),
+            where={"device": busiest},
+        )
 
 
 def find_does_not_fit(evidence: Evidence) -> Iterator[Finding]:
@@ -258,27 +255,22 @@ TIGHT_SHARE = 0.5
 
 def find_memory_on_first_device(evidence: Evidence) -> Iterator[Finding]:
     """Yield a finding for each split whose first device fills up; needs a known memory size."""
-    for split in evidence.splits:
-        yield from _first_device_finding(evidence, split)
-
-
-def _first_device_finding(evidence: Evidence, split: Split) -> Iterator[Finding]:
     first, *others = evidence.cluster.devices
-    peaks = split.schedule.peak_memory
-    here = peaks[first.name]
-    if first.memory_bytes is None or here.size_bytes < TIGHT_SHARE * first.memory_bytes:
-        return
-    elsewhere_bytes = max((peaks[other.name].size_bytes for other in others), default=None)
-    if elsewhere_bytes is None or here.size_bytes < PILED_RATIO * elsewhere_bytes:
-        return
-    held = ", ".join(
-        f"{each.name} ({each.held}, {format_bytes(each.size_bytes)})" for each in here.contributors
-    )
-    yield Finding(
-        finding=f"{split.name}: {first.name} holds {format_bytes(here.size_bytes)} of its "
-        f"{format_bytes(first.memory_bytes)}, no other device more than "
-        f"{format_bytes(elsewhere_bytes)} (simulated)",
-        action=f"put the layers of the largest on another device: {held}",
-        where={"device": first.name},
-        is_hypothetical=split.is_hypothetical,
-    )
+    for split in evidence.splits:
+        peaks = split.schedule.peak_memory
+        here, tight_bytes = peaks[first.name], TIGHT_SHARE * (first.memory_bytes or math.inf)
+        elsewhere_bytes = max((peaks[other.name].size_bytes for other in others), default=math.inf)
+        if here.size_bytes < max(tight_bytes, PILED_RATIO * elsewhere_bytes):
+            continue
+        held = ", ".join(
+            f"{each.name} ({each.held}, {format_bytes(each.size_bytes)})"
+            for each in here.contributors
+        )
+        yield Finding(
+            finding=f"{split.name}: {first.name} holds {format_bytes(here.size_bytes)} of its "
+            f"{format_bytes(first.memory_bytes)}, no other device more than "
+            f"{format_bytes(elsewhere_bytes)} (simulated)",
+            action=f"put the layers of the largest on another device: {held}",
+            where={"device": first.name},
+            is_hypothetical=split.is_hypothetical,
+        )
