@@ -36,16 +36,16 @@ MAX_DECIDING = 3
 def deciding_reasons(
     candidates: Sequence[Candidate],
     alone: Candidate,
-    split: Candidate | None,
+    ruling: verdict.VerdictDecision,
     bound: UncertainBound | None,
-    because: str | None,
     basis: str,
 ) -> tuple[str, ...]:
-    """Return the most important reasons for an answer that is about ``split``.
+    """Return the most important reasons for an answer.
 
-    ``bound`` is one that binds all candidates, None if there is none. ``because`` is what only this
-    answer has to say for itself, ``basis`` whose figures decide: measured or simulated.
+    ``bound`` is one that binds all candidates, None if there is none. ``basis`` says whose figures
+    decide: measured or simulated.
     """
+    split = ruling.split
     failed: list[str | None] = []
     unfit: list[str | None] = []
     for candidate in candidates:
@@ -53,7 +53,7 @@ def deciding_reasons(
         (unfit if is_absent else failed).append(verdict_reasons.failure_reason(candidate))
 
     def told() -> Iterator[str | None]:
-        yield because
+        yield ruling.because
         if split is None:
             yield from failed
         else:
@@ -177,13 +177,9 @@ def recommend(
     that was tried. ``speedup`` is None where nothing was measured.
     """
     alone = next(c for c in candidates if c.family == references.SINGLE)
-    proof = None
-    if (
-        bound is not None
-        and bound.proves_single
-        and not verdict_reasons.is_refuted(bound, candidates)
-    ):
-        proof = bound
+    proof = bound if bound is not None and bound.proves_single else None
+    if proof is not None and verdict_reasons.is_refuted(proof, candidates):
+        proof = None
     is_proved = proof is not None
     ruling, basis, ground = _rule(
         alone, candidates, testbed, as_is, bound, is_proved=is_proved, calls_python=calls_python
@@ -236,11 +232,10 @@ def recommend(
         deciding=deciding_reasons(
             candidates,
             alone,
-            ruling.split,
+            ruling,
             bound
             if bound is not None and verdict_reasons.binds_all(bound, candidates, as_is)
             else None,
-            ruling.because,
             basis,
         ),
         reasons=tuple(filter(None, reasons)),

@@ -241,17 +241,18 @@ class VerdictDecision:
 def rule_unfit(alone: Candidate, splits: Sequence[Candidate]) -> VerdictDecision:
     """Rule on a step that one device does not hold: fewest devices that do, then the fastest."""
     assert alone.failure is not None
+    ruling = VerdictDecision(
+        verdict=AdviceVerdict.CANNOT_FIT,
+        says="no split was found that fits",
+        because=alone.failure.message,
+    )
     fitting = [
         (c, c.placement, c.predicted)
         for c in splits
         if c.failure is None and c.placement is not None and c.predicted is not None
     ]
     if not fitting:
-        return VerdictDecision(
-            verdict=AdviceVerdict.CANNOT_FIT,
-            says="no split was found that fits",
-            because=alone.failure.message,
-        )
+        return ruling
     best, placement, predicted = min(
         fitting, key=lambda entry: (len(set(entry[1].device_of.values())), entry[2].step_ns)
     )
@@ -261,12 +262,11 @@ def rule_unfit(alone: Candidate, splits: Sequence[Candidate]) -> VerdictDecision
         for device, size in predicted.peak_memory_bytes.items()
         if device in used
     )
-    return VerdictDecision(
-        verdict=AdviceVerdict.CANNOT_FIT,
+    return replace(
+        ruling,
         says=f"the smallest split that fits is {best.name} on {len(used)} devices, "
         f"{units.format_ns(predicted.step_ns)}, peak memory {peaks}",
         split=best,
-        because=alone.failure.message,
     )
 
 
@@ -327,16 +327,18 @@ def _rule_faster(
     among: int,
 ) -> VerdictDecision:
     """Rule on splits that beat the single device, the fastest first."""
-    rulings = [
-        _against_as_is(candidate, run, comparison.speedup, to_beat, among=among)
-        if to_beat
-        else VerdictDecision(
+    beating = [
+        VerdictDecision(
             verdict=AdviceVerdict.SPLIT,
             says=f"{candidate.name}, {speedup_text(comparison.speedup)}",
             split=candidate,
             speedup=comparison.speedup,
         )
-        for candidate, run, comparison in faster
+        for candidate, _, comparison in faster
+    ]
+    rulings = [
+        _against_as_is(ruling, run, to_beat, among=among) if to_beat else ruling
+        for ruling, (_, run, _) in zip(beating, faster, strict=True)
     ]
     won = [
         (entry, ruling)
@@ -353,39 +355,32 @@ def _rule_faster(
 
 
 def _against_as_is(
-    best: Candidate,
-    run: measurements.Measurement,
-    speedup: measurements.Interval,
-    as_is: Sequence[int],
-    *,
-    among: int,
+    ruling: VerdictDecision, run: measurements.Measurement, as_is: Sequence[int], *, among: int
 ) -> VerdictDecision:
     """Rule on a split that beats the single device: it must beat the unmodified step as well.
 
-    ``as_is`` has as many of its steps in each round, ``among`` is the number of splits that it was
-    chosen from.
+    ``ruling`` is what holds then. ``as_is`` has as many of its steps in each round, ``among`` is
+    the number of splits that it was chosen from.
     """
+    assert ruling.split is not None
     each = len(as_is) // len(run.rounds)
     turns = [as_is[i * each : (i + 1) * each] for i in range(len(run.rounds))]
     comparison = measurements.compare(AS_IS, turns, run.rounds, among=among)
     verdict = measurements.Verdict.INCONCLUSIVE if comparison is None else comparison.verdict
-    says = f"{best.name}, {speedup_text(speedup)}"
     if verdict is measurements.Verdict.FASTER:
-        return VerdictDecision(verdict=AdviceVerdict.SPLIT, says=says, split=best, speedup=speedup)
+        return ruling
     if verdict is measurements.Verdict.SLOWER:
-        return VerdictDecision(
+        return replace(
+            ruling,
             verdict=AdviceVerdict.STAY_SINGLE,
-            says=f"best split is {says}, which does not beat the step as it is",
-            split=best,
-            speedup=speedup,
-            because=f"{best.name} beats single as the advisor runs it, "
+            says=f"best split is {ruling.says}, which does not beat the step as it is",
+            because=f"{ruling.split.name} beats single as the advisor runs it, "
             f"but not the unmodified step by the {_MUST_WIN} that a split must win",
         )
-    return VerdictDecision(
+    return replace(
+        ruling,
         verdict=AdviceVerdict.CANNOT_TELL,
-        says=f"{says} over single, but not clearly faster than the step as it is",
-        split=best,
-        speedup=speedup,
+        says=f"{ruling.says} over single, but not clearly faster than the step as it is",
         settling=more_rounds(run.round_count),
     )
 

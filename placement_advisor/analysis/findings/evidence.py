@@ -212,16 +212,20 @@ class Evidence:
 
     def is_hypothetical(self, candidate: str) -> bool:
         """Whether the user neither runs a candidate nor is told to: not the single device."""
-        return candidate not in (self.recommended, AS_WRITTEN, self.alone.name)
+        return candidate not in (self.recommended, AS_WRITTEN, defaults.BASELINE)
 
-    @cached_property
+    def of_family(self, family: str) -> Split | None:
+        """Return the first candidate of a family that was predicted, None if none was."""
+        for c in self.candidates:
+            if c.family == family and c.placement and c.predicted:
+                return Split(c.name, c.placement, c.predicted, self.is_hypothetical(c.name))
+        return None
+
+    @property
     def alone(self) -> Split:
         """The single device, which is always predicted."""
-        (alone, *_) = (
-            Split(c.name, c.placement, c.predicted)
-            for c in self.candidates
-            if c.family == references.SINGLE and c.placement and c.predicted
-        )
+        alone = self.of_family(references.SINGLE)
+        assert alone is not None
         return alone
 
     @property

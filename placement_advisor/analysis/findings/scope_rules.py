@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.analysis_result import Finding
 from placement_advisor.analysis.findings.evidence import (
     YOUR_SPLIT,
-    Split,
     SplitFinding,
     SplitMove,
     layer_ops,
@@ -35,7 +34,7 @@ from placement_advisor.units import counted, format_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from placement_advisor.analysis.findings.evidence import Evidence
+    from placement_advisor.analysis.findings.evidence import Evidence, Split
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.simulator.schedule import Transfer
@@ -144,24 +143,16 @@ def _where_of_backward(
 
 def _in_the_candidate(evidence: Evidence) -> Iterator[SplitFinding]:
     """Compare the split that a tape makes of towers with the one whose gradients follow."""
-    of_family = {c.family: c for c in evidence.candidates if c.predicted and c.placement}
-    by_hand = of_family.get(towers.TOWERS_FORWARD_ONLY)
-    following = of_family.get(towers.TOWERS)
-    if not (by_hand and following and by_hand.predicted):
-        return
-    if by_hand.placement is None or following.placement is None:
+    by_hand = evidence.of_family(towers.TOWERS_FORWARD_ONLY)
+    following = evidence.of_family(towers.TOWERS)
+    if by_hand is None or following is None:
         return
     before, where = by_hand.placement.device_of, {"candidate": by_hand.name}
     elsewhere = {
         op: device for op, device in following.placement.device_of.items() if before[op] != device
     }
     yield SplitFinding(
-        split=Split(
-            by_hand.name,
-            by_hand.placement,
-            by_hand.predicted,
-            evidence.is_hypothetical(by_hand.name),
-        ),
+        split=by_hand,
         finding="split by hand with tf.device and tf.GradientTape, this model's backward pass "
         f"would stay on {evidence.cluster.devices[0].name}",
         moves=(SplitMove(BACKWARD_ACTION, where, elsewhere),),
