@@ -73,8 +73,12 @@ def placement_in_words(graph: OpGraph, placement: Placement, *, most: int | None
     if not device_of:
         counts = Counter(placement.device_of.values())
         return ", ".join(f"{_op_count(n)} on {device}" for device, n in sorted(counts.items()))
-    parts = [_layers_text(device_of, most), _gradients_text(graph, placement, device_of)]
-    parts.append(_exceptions_text(graph, placement, device_of, most))
+    ops = [op for op in graph.placed_ops if op.layer in device_of]
+    gradients = {placement.device_of[op.name] for op in ops if op.role is Role.BACKWARD}
+    if len(gradients) == 1:  # They are told all together, and are no exception.
+        ops = [op for op in ops if op.role is not Role.BACKWARD]
+    parts = [_layers_text(device_of, most), _gradients_text(device_of, gradients)]
+    parts.append(_exceptions_text(ops, placement, device_of, most))
     return "; ".join(filter(None, parts))
 
 
@@ -99,39 +103,27 @@ def _layers_text(device_of: Mapping[str, str], most: int | None) -> str:
     return f"{'layers ' if is_named else ''}{', '.join(words)}"
 
 
-def _gradients_text(graph: OpGraph, placement: Placement, device_of: Mapping[str, str]) -> str:
-    backward = [op for op in _ops_in_layers(graph, device_of) if op.role is Role.BACKWARD]
-    devices = {placement.device_of[op.name] for op in backward}
-    if len(set(device_of.values())) == 1 and devices <= set(device_of.values()):
+def _gradients_text(device_of: Mapping[str, str], gradients: set[str]) -> str:
+    layers = set(device_of.values())
+    if len(layers) == 1 and gradients <= layers:
         return ""
-    if len(devices) == 1:
-        return f"all gradients on {devices.pop()}"
-    return "their gradients with them" if backward else ""
+    if len(gradients) == 1:
+        return f"all gradients on {gradients.pop()}"
+    return "their gradients with them" if gradients else ""
 
 
 def _exceptions_text(
-    graph: OpGraph, placement: Placement, device_of: Mapping[str, str], most: int | None
+    ops: Iterable[Op], placement: Placement, device_of: Mapping[str, str], most: int | None
 ) -> str:
-    """Return which layers have ops apart from them, and where; gradients all together are told."""
-    apart = [
-        op
-        for op in _ops_in_layers(graph, device_of)
-        if placement.device_of[op.name] != device_of[op.layer or ""]
-    ]
-    gradients = {
-        placement.device_of[op.name]
-        for op in _ops_in_layers(graph, device_of)
-        if op.role is Role.BACKWARD
-    }
-    if len(gradients) == 1:
-        apart = [op for op in apart if op.role is not Role.BACKWARD]
+    """Return which layers have ops among these apart from them, and where."""
     alike: dict[tuple[Role, str], list[Op]] = defaultdict(list)
-    for op in apart:
-        alike[op.role, placement.device_of[op.name]].append(op)
+    for op in ops:
+        if placement.device_of[op.name] != device_of[op.layer or ""]:
+            alike[op.role, placement.device_of[op.name]].append(op)
     parts = []
-    for (role, device), ops in alike.items():
-        layers = {op.layer or "" for op in ops}
-        count = _op_count(len(ops), f"{role.value} ")
+    for (role, device), apart in alike.items():
+        layers = {op.layer or "" for op in apart}
+        count = _op_count(len(apart), f"{role.value} ")
         named = _names_or_count(name_patterns(layers, device_of), most, len(layers))
         parts.append(f"{count} of {named} on {device}")
     return f"except for {', '.join(parts)}" if parts else ""
@@ -139,10 +131,6 @@ def _exceptions_text(
 
 def _op_count(count: int, role: str = "") -> str:
     return f"{count} {role}{'op' if count == 1 else 'ops'}"
-
-
-def _ops_in_layers(graph: OpGraph, device_of: Mapping[str, str]) -> Sequence[Op]:
-    return [op for op in graph.placed_ops if op.layer in device_of]
 
 
 GRADIENT_SCOPE = "gradient_tape/"
@@ -301,11 +289,9 @@ def _scopes_around(name: str) -> list[str]:
 def device_by_scope(name: str, scopes: Mapping[str, str]) -> str:
     """Return the device that the listing gives an op."""
     for start in (name, name.removeprefix(GRADIENT_SCOPE)):
-        scope = start
-        while scope:
+        for scope in (start, *reversed(_scopes_around(start))):
             if scope in scopes:
                 return scopes[scope]
-            scope = scope.rpartition("/")[0]
     return scopes[""]
 
 
