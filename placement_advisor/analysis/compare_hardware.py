@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from placement_advisor import defaults
 from placement_advisor.analysis import target_costs
 from placement_advisor.analysis.assemble import answer_of, candidates_of
@@ -317,14 +319,9 @@ class _MachineResults:
         ones = self._ones(row)
         if not ones:
             return row
-        of_one = zip(
-            *((n / one.samples for n in (one.step_ns, *one.if_wrong_ns)) for one in ones),
-            strict=True,
-        )
-        ratios = [
-            step_ns / row.samples / min(alone_ns)
-            for step_ns, alone_ns in zip((row.step_ns, *row.if_wrong_ns), of_one, strict=True)
-        ]
+        alone_ns = [np.array((one.step_ns, *one.if_wrong_ns)) / one.samples for one in ones]
+        step_ns = np.array((row.step_ns, *row.if_wrong_ns)) / row.samples
+        ratios: list[float] = (step_ns / np.min(alone_ns, axis=0)).tolist()
         ratio = predicted_ratio(ratios[:-1], self.doubt)
         if row.family in FAMILIES and not self._has_levels:
             within = target_costs.speedup_within(1 / (ratios[0] * row.used))

@@ -177,15 +177,11 @@ class SizedOps(NamedTuple):
     ops: Sequence[Op]
 
 
-class OpBytes(NamedTuple):
-    """The bytes that an op holds for a whole step, and those that it makes."""
+def bytes_of_ops(graph: OpGraph) -> dict[str, tuple[int, int]]:
+    """Return the bytes that each op holds for a whole step at most, and those that it makes.
 
-    stays: int
-    makes: int
-
-
-def bytes_of_ops(graph: OpGraph) -> dict[str, OpBytes]:
-    """Return what each op of a graph holds at most, by name; constants not counted."""
+    Constants are not counted.
+    """
     found = {}
     for op in graph.ops:
         if op.role is Role.CONSTANT:
@@ -196,7 +192,7 @@ def bytes_of_ops(graph: OpGraph) -> dict[str, OpBytes]:
             stays += graph.op(op.variable).parameter_bytes
         if op.role is Role.INPUT:
             stays, makes = stays + makes, 0
-        found[op.name] = OpBytes(stays, makes)
+        found[op.name] = stays, makes
     return found
 
 
@@ -207,13 +203,13 @@ class StepMemory:
         self,
         step: ScheduleArrays,
         ops: SizedOps,
-        op_bytes: Sequence[OpBytes],
+        op_bytes: Sequence[tuple[int, int]],
         constants: Constants,
         devices: Sequence[Device],
     ) -> None:
         """Take the ops of the graph that was simulated, as `DeviceFlow` does.
 
-        ``op_bytes`` has what each holds at most.
+        ``op_bytes`` has what each holds at most (`bytes_of_ops`).
         """
         self._step, self._ops, self._constants, self._devices = step, ops, constants, devices
         self._stays, self._makes = np.array(op_bytes, np.int64).reshape(-1, 2).T
@@ -332,7 +328,7 @@ class _OpsWithCosts(NamedTuple):
     ops: Sequence[Op]
     number_of: Mapping[str, int]
     cost_ns: Mapping[str, Ints]
-    op_bytes: Mapping[str, OpBytes]
+    op_bytes: Mapping[str, tuple[int, int]]
 
 
 class FoldedSteps:

@@ -30,7 +30,6 @@ from placement_advisor.cost.collectives import ALL_DEVICES, between_hosts, ring_
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.machine.devices import Sharing
 from placement_advisor.machine.hierarchy import NcclProtocol, Ring, read_machine
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.simulator.simulator import Simulator
@@ -80,23 +79,6 @@ def test_one_host_steps_as_all_of_them_do(traces, family, hosts, host, levels):
     expected = step_of(traces.weak(len(devices)), family, replace(whole, devices=devices), rings)
     found = step_of(traces.weak(len(one.devices)), family, one, rings, on_hosts=True)
     assert found.step_ns == expected.step_ns
-
-
-def test_a_step_loses_a_share_of_collectives_beside_kernels():
-    cluster = read_hardware("2xV100-NVLink")
-    losses = [replace(cluster, sharing=Sharing(exchange_loss=loss)) for loss in (0, 0.5, 1)]
-    traces, ring = split_towers().weak(2), ring_of_devices(cluster)
-    free, half, whole = (step_of(traces, ONE_BY_ONE, each, (ring,)) for each in losses)
-    is_collective = free.place == free.places.index(ALL_DEVICES)
-    # Of two equal devices the last one is the slower one, and ends last.
-    kernels, collectives = free.run_ns[free.place == 1], free.run_ns[is_collective]
-    beside_ns = sum(
-        max(0, min(end, last) - max(start, first))
-        for start, end in kernels.tolist()
-        for first, last in collectives.tolist()
-    )
-    assert 0 < beside_ns <= whole.step_ns - free.step_ns
-    assert half.step_ns - free.step_ns == pytest.approx((whole.step_ns - free.step_ns) / 2, abs=1)
 
 
 @pytest.mark.parametrize("family", FAMILIES[:3])
