@@ -709,19 +709,6 @@ def test_of_two_splits_alike_in_all_else_the_one_that_a_rule_made_is_the_answer(
     assert answer.deciding[0] == because.format("1.45×")
 
 
-def test_of_splits_whose_simulated_ranges_overlap_the_simplest_is_the_answer():
-    searched = replace(simulated("searched", 0.3, 0.4, 0.6), torn_layers=3)
-    towers = copying(simulated("towers", 0.55, 0.6, 0.8), 19)
-    answer = recommend([ALONE, searched, towers], NOT_RUN, None)
-    assert (answer.verdict, answer.candidate) == (AdviceVerdict.SPLIT, "towers")
-    assert answer.deciding[0] == (
-        "searched at 2.50× is not surely faster than towers, and more complicated: it tears 3 "
-        "layers against 0"
-    )
-    apart = copying(simulated("towers", 0.61, 0.7, 0.8), 19)
-    assert recommend([ALONE, searched, apart], NOT_RUN, None).candidate == "searched"
-
-
 def test_a_split_that_is_bad_on_purpose_is_the_answer_only_where_it_surely_beats_all_others():
     single = ALONE
     alternating = simulated("alternating", 0.4, 0.5, 0.6)

@@ -98,15 +98,20 @@ def saving_by_run(step_ns: float, saving_ns: float, ends_ns: Sequence[float]) ->
     return certain_saving(step_ns, saving_ns, others_ns, "measured")
 
 
-def saving_by_ratio(step_ns: int, ratio: PredictedRatio, basis: str = "simulated") -> Saving | None:
+def saving_by_ratio(step_ns: int, ratio: PredictedRatio) -> Saving | None:
     """Return what a step saves beside another one that takes ``ratio`` of it."""
     saving_ns, *ends_ns = (step_ns * (1 - each) for each in (ratio.ratio, ratio.low, ratio.high))
-    return certain_saving(step_ns, saving_ns, ends_ns, basis)
+    return certain_saving(step_ns, saving_ns, ends_ns)
 
 
 def saving_by_ops(step_ns: int, other_ns: int, within: float) -> Saving | None:
-    """Return what a step saves by other ops, whose times are ``within`` a factor."""
+    """Return what a step saves by other ops, whose times are ``within`` a factor.
+
+    None if it is hardly anything.
+    """
     saving_ns = step_ns - other_ns
+    if saving_ns < MIN_SAVING_SHARE * step_ns:
+        return None
     return certain_saving(step_ns, saving_ns, [saving_ns / within, saving_ns * within])
 
 
@@ -145,12 +150,6 @@ class AssumedStep:
         costs = roofline_by_place(graph, self.cluster)
         placement = references.on_device(graph, self.device.name)
         return Simulator(graph, costs, self.cluster).step_ns(placement)
-
-    def saving(self, step_ns: int) -> Saving | None:
-        """Return what a step that takes so long saves, None if it is hardly anything."""
-        if self.now_ns - step_ns < MIN_SAVING_SHARE * self.now_ns:
-            return None
-        return saving_by_ops(self.now_ns, step_ns, self.within)
 
 
 # What rules would say of these, nobody would act on; a split of the batch is of another graph. The

@@ -23,10 +23,8 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import EXTRAPOLATED, Finding
 from placement_advisor.analysis.findings.evidence import (
-    MIN_SAVING_SHARE,
     certain_saving,
     saving_by_ops,
-    saving_by_ratio,
     saving_by_run,
 )
 from placement_advisor.cost import batch as batch_costs
@@ -282,18 +280,16 @@ def _simulated_saving(
         return None
     batch = growing.growth.batch
     now, share = growing.simulator(batch), batch / larger
-    of_step = Sensitivity(now, placement, evidence.prices.doubt).ratio(
+    ratio = Sensitivity(now, placement, evidence.prices.doubt).ratio(
         placement, growing.simulator(larger)
     )
-    ratio = replace(
-        of_step,
-        ratio=of_step.ratio * share,
-        low=of_step.low * share,
-        high=of_step.high * share,
+    now_ns = now.step_ns(placement)
+    saving_ns, *ends_ns = (
+        now_ns * (1 - each * share) for each in (ratio.ratio, ratio.low, ratio.high)
     )
     # What costs that were measured at this batch come to at another is no simulation of that.
     basis = "simulated" if evidence.prices.is_assumed else EXTRAPOLATED
-    return saving_by_ratio(now.step_ns(placement), ratio, basis)
+    return certain_saving(now_ns, saving_ns, ends_ns, basis)
 
 
 def _batch_finding(
@@ -384,7 +380,7 @@ def find_plain_float32(evidence: Evidence) -> Iterator[Finding]:
         return
     mixed_ns = assumed.step_ns(kernel_times.with_policy(evidence.graph, policy))
     mixed_ns += kernel_times.casts_ns(evidence.graph, assumed.device, assumed.gpu)
-    saving = assumed.saving(mixed_ns)
+    saving = saving_by_ops(assumed.now_ns, mixed_ns, assumed.within)
     if saving is None:
         return
     yield Finding(
@@ -408,7 +404,7 @@ def find_unfused_elementwise(evidence: Evidence) -> Iterator[Finding]:
         return
     fused = with_fusions(evidence.graph)
     fused_ns = assumed.step_ns(fused)
-    saving = assumed.saving(fused_ns)
+    saving = saving_by_ops(assumed.now_ns, fused_ns, assumed.within)
     if saving is None:
         return
     fewer = len(evidence.graph) - len(fused)
@@ -468,9 +464,10 @@ def find_table_updated_whole(evidence: Evidence) -> Iterator[Finding]:
     costs = {name: _costs_of_rows(table, updates) for name, table in evidence.prices.costs.items()}
     now_ns = alone.schedule.step_ns
     rows_ns = Simulator(evidence.graph, costs, evidence.cluster).step_ns(alone.placement)
-    if now_ns - rows_ns < MIN_SAVING_SHARE * now_ns:
-        return
     within = ASSUMED_WITHIN if evidence.prices.is_assumed else _TABLE_SAVING_WITHIN
+    saving = saving_by_ops(now_ns, rows_ns, within)
+    if saving is None:
+        return
     largest = max(updates, key=lambda update: update.size_bytes)
     yield Finding(
         finding=f"{_tables_text(updates, largest)}: a step needs at most "
@@ -479,7 +476,7 @@ def find_table_updated_whole(evidence: Evidence) -> Iterator[Finding]:
         f"device {format_ns(rows_ns)} instead of {format_ns(now_ns)} a step (simulated)",
         action=f"{_table_action(updates)}; `advisor explain PA307` has the code",
         where=evidence.where(largest.table),
-        saving=saving_by_ops(now_ns, rows_ns, within),
+        saving=saving,
     )
 
 
