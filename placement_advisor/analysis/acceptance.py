@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from placement_advisor.analysis.hosts import connect
+from placement_advisor.analysis.hosts import ConnectedHosts, HostOptions, connect
 from placement_advisor.analysis.tracing import traced_model
 from placement_advisor.cost.gpu.kernel_times import kernel_cost
 from placement_advisor.errors import AdvisorError, TestbedError
@@ -35,14 +35,14 @@ from placement_advisor.machine.doctor_checks import DEVICES
 from placement_advisor.machine.gpu_facts import facts_of_card
 from placement_advisor.machine.nvidia import PEER_ACCESS, common_name, find_gpus, find_peer_access
 from placement_advisor.machine.this_machine import gpu_count
-from placement_advisor.measurement.measurement import SizeBasis
-from placement_advisor.processes.calls import expect
+from placement_advisor.measurement.measurement import SizeBasis, StepProfile
+from placement_advisor.processes.calls import CallFailure, expect
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.profile.device_trace import HOST
 from placement_advisor.remote_hosts.host_facts import user_name
 from placement_advisor.remote_hosts.remote_host import LOCALHOST
 from placement_advisor.testbed.benchmark import Benchmark, BenchmarkEntry, SilentProgress
-from placement_advisor.testbed.testbed import STEP, Testbed
+from placement_advisor.testbed.testbed import STEP, ProfileFiles, Testbed
 from placement_advisor.tf.calls import runner
 from placement_advisor.tf.known_step import COPIES, FAR, MODEL, NEAR, OPS, outputs
 from placement_advisor.tf.load.model_source import ModelSource
@@ -52,12 +52,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from placement_advisor.analysis.hosts import ConnectedHosts, HostOptions
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.measurement.measurement import StepProfile
-    from placement_advisor.processes.calls import CallFailure
     from placement_advisor.testbed.benchmark import ProgressReporter
-    from placement_advisor.testbed.testbed import ProfileFiles
     from placement_advisor.tf.answers import Prepared
 
 

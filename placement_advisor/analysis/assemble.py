@@ -19,7 +19,7 @@ from placement_advisor.cost.gpu import assumed_times
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
 from placement_advisor.machine.calibration import testbed_fingerprint
 from placement_advisor.measurement.invariants import comparison_violations, measurement_violations
-from placement_advisor.measurement.measurement import CandidateFailure, FailureKind
+from placement_advisor.measurement.measurement import CandidateFailure, FailureKind, Violation
 from placement_advisor.simulator.step_growth import GrowingStep
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.tracing import AnalysisRequest
     from placement_advisor.analysis.verdict import RerunEstimate
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.measurement.measurement import Violation
     from placement_advisor.simulator.break_even import BreakEven
 
 

@@ -24,23 +24,21 @@ from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError, TestbedError
 from placement_advisor.files.output import scratch_folder
-from placement_advisor.machine.testbed_plan import TestbedKind, plan_here
+from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan, plan_here
 from placement_advisor.processes.calls import CallFailure, expect
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.testbed.testbed import Testbed
 from placement_advisor.tf.calls import runner, splitter
-from placement_advisor.tf.load.model_source import source_kind
+from placement_advisor.tf.load.model_source import ModelSource, source_kind
 from placement_advisor.units import NS_PER_S, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.answers import TracedShare, TracedSplit
-    from placement_advisor.tf.load.model_source import ModelSource
 
     SplitBundle = tuple[TracedSplit, Path]
 

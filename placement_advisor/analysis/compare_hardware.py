@@ -45,14 +45,14 @@ from placement_advisor.analysis.tracing import (
 from placement_advisor.candidates import pipeline, references, towers
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES
 from placement_advisor.candidates.batch_split.plan import shares_of
-from placement_advisor.candidates.batch_split.split_graph import unsplit
+from placement_advisor.candidates.batch_split.split_graph import SplitTraces, unsplit
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.families import propose
 from placement_advisor.cost.collectives import ring_of_devices
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError
 from placement_advisor.machine.cluster_file import load_machine
-from placement_advisor.machine.hierarchy import read_machine
+from placement_advisor.machine.hierarchy import Machine, Ring, read_machine
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.sensitivity import predicted_ratio
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
@@ -64,11 +64,9 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.analysis.predictions import Predictions
-    from placement_advisor.candidates.batch_split.split_graph import SplitTraces
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.machine.hierarchy import Machine, Ring
     from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.answers import TracedSplit
     from placement_advisor.tf.load.model_source import ModelSource

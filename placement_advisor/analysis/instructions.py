@@ -27,16 +27,14 @@ from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.batch_split.split_graph import ON_HOST, SPREAD, VARIABLES
 from placement_advisor.candidates.towers import BATCH_TOWERS, GROUP
 from placement_advisor.graph.name_patterns import listed, name_patterns
-from placement_advisor.graph.op import PASS_ROLES, Role
-from placement_advisor.graph.placement import most_voted
+from placement_advisor.graph.op import PASS_ROLES, Op, Role
+from placement_advisor.graph.placement import Placement, most_voted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
 
 

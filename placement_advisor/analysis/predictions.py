@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from placement_advisor import defaults
-from placement_advisor.analysis.analysis_result import GRAPH, UncertainBound
+from placement_advisor.analysis.analysis_result import GRAPH, Candidate, UncertainBound
 from placement_advisor.candidates import searched, towers
 from placement_advisor.candidates.batch_split import split_graph as batch_graph
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
@@ -28,12 +28,12 @@ from placement_advisor.candidates.families import (
 from placement_advisor.candidates.references import as_written
 from placement_advisor.candidates.searched import layers_of
 from placement_advisor.defaults import BASELINE
-from placement_advisor.errors import BatchSplitError
+from placement_advisor.errors import AdvisorError, BatchSplitError
 from placement_advisor.measurement import measurement as measurements
 from placement_advisor.measurement.invariants import schedule_violations
 from placement_advisor.simulator import schedule as schedules
-from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, break_even
-from placement_advisor.simulator.sensitivity import Sensitivity
+from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, BreakEven, break_even
+from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio, Sensitivity
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers import lower_bounds
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
@@ -42,16 +42,12 @@ from placement_advisor.solvers.step_search import least_step
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.analysis.step_costs import AllCosts, SplitCosts
     from placement_advisor.analysis.target_costs import StepCosts
     from placement_advisor.cost.table import CostSource
-    from placement_advisor.errors import AdvisorError
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.simulator.break_even import BreakEven
-    from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
     from placement_advisor.simulator.step_growth import GrowingStep
     from placement_advisor.solvers.effort import Effort
 

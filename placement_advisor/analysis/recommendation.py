@@ -18,7 +18,7 @@ from placement_advisor.analysis.analysis_result import AdviceVerdict, Recommenda
 from placement_advisor.candidates import references
 from placement_advisor.defaults import AS_WRITTEN, WORTHWHILE_SPEEDUP
 from placement_advisor.machine.testbed_plan import TestbedKind
-from placement_advisor.measurement.measurement import FailureKind
+from placement_advisor.measurement.measurement import FailureKind, StepProfile
 from placement_advisor.simulator.schedule import intervals_by_key, intervals_length_outside
 from placement_advisor.units import format_ns, format_share
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.analysis.analysis_result import Candidate, TestbedSummary, UncertainBound
-    from placement_advisor.measurement.measurement import StepProfile
 
 
 # What is read at a glance.

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from placement_advisor import defaults, errors
 from placement_advisor.analysis.predictions import Predictions, with_candidate
-from placement_advisor.analysis.progress import Stage
+from placement_advisor.analysis.progress import AnalysisProgress, Stage
 from placement_advisor.analysis.target_costs import OWN_PROCESS_UNCERTAINTY, StepCosts
-from placement_advisor.analysis.tracing import child_ended
+from placement_advisor.analysis.tracing import AnalysisRequest, child_ended
 from placement_advisor.candidates import families, searched
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.by_layer import NotApplicable
@@ -40,7 +40,7 @@ from placement_advisor.machine.this_machine import gpu_count, usable_cores
 from placement_advisor.measurement import measurement as measurements
 from placement_advisor.processes.calls import CallFailure, expect
 from placement_advisor.profile.recorded_costs import joined_ops
-from placement_advisor.profile.recorded_ops import read_recorded
+from placement_advisor.profile.recorded_ops import RecordedProfile, read_recorded
 from placement_advisor.simulator.sensitivity import MeasuredRatio, PredictionCorrection
 from placement_advisor.simulator.step_growth import GrowingStep
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
@@ -56,15 +56,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.analysis.options import AnalyzeOptions
-    from placement_advisor.analysis.progress import AnalysisProgress
     from placement_advisor.analysis.step_costs import TestbedSession
-    from placement_advisor.analysis.tracing import AnalysisRequest
     from placement_advisor.cost.batch import Throughput
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.processes.children import Child
-    from placement_advisor.profile.recorded_ops import RecordedProfile
     from placement_advisor.simulator.sensitivity import PredictedRatio
     from placement_advisor.solvers.effort import Effort
     from placement_advisor.testbed.testbed import ProfileFiles

@@ -20,19 +20,19 @@ from enum import StrEnum
 from functools import cached_property
 from math import prod
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from placement_advisor.candidates.batch_split.data_parallel import ONE_BY_ONE, DataParallelSteps
 from placement_advisor.candidates.batch_split.mirrored_graph import ALL_GATHER, ALL_REDUCE
-from placement_advisor.candidates.batch_split.split_graph import SPREAD
+from placement_advisor.candidates.batch_split.split_graph import SPREAD, SplitGraph, SplitTraces
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.cost import collectives
 from placement_advisor.cost.batch import fit_batch_memory
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostTable
-from placement_advisor.graph.op import Role
+from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.machine.presets import hardware_figures
@@ -42,13 +42,10 @@ from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from typing import TypeAlias
 
     from numpy.typing import NDArray
 
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
-    from placement_advisor.candidates.batch_split.split_graph import SplitGraph, SplitTraces
-    from placement_advisor.graph.op import Op
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device
     from placement_advisor.machine.hierarchy import Ring

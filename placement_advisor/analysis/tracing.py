@@ -20,7 +20,7 @@ from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.step_growth import TIMES, GrowingStep, StepGrowth
 from placement_advisor.tf import answers
 from placement_advisor.tf.calls import splitter, tracer
-from placement_advisor.tf.load.model_source import SourceKind, source_kind
+from placement_advisor.tf.load.model_source import ModelSource, SourceKind, source_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.testbed.benchmark import ProgressReporter
-    from placement_advisor.tf.load.model_source import ModelSource
 
 
 T = TypeVar("T")

@@ -29,7 +29,7 @@ from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor import defaults, units
-from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun
+from placement_advisor.analysis.analysis_result import AdviceVerdict, Candidate, NextRun
 from placement_advisor.analysis.reasons import doubt_text, speedup_of, speedup_text, unsure_reason
 from placement_advisor.candidates.families import WORST_CASE_FAMILIES
 from placement_advisor.defaults import AS_WRITTEN
@@ -40,7 +40,6 @@ from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.simulator.schedule import Transfer
     from placement_advisor.simulator.sensitivity import PredictedRatio
 

@@ -30,33 +30,29 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor import defaults
-from placement_advisor.analysis.analysis_result import Finding, Saving
+from placement_advisor.analysis.analysis_result import Candidate, Finding, Saving
 from placement_advisor.candidates import references
 from placement_advisor.candidates.families import SPLITS, WORST_CASE_FAMILIES
 from placement_advisor.candidates.references import as_written
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.graph.op import Role
-from placement_advisor.machine.gpu_facts import gpu_facts
+from placement_advisor.machine.gpu_facts import GpuFacts, gpu_facts
 from placement_advisor.measurement import measurement as measurements
-from placement_advisor.simulator.schedule import shortages
-from placement_advisor.simulator.sensitivity import Sensitivity
+from placement_advisor.simulator.schedule import Schedule, shortages
+from placement_advisor.simulator.sensitivity import PredictedRatio, Sensitivity
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.analysis.runs import RunResults
     from placement_advisor.analysis.target_costs import StepCosts
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device
-    from placement_advisor.machine.gpu_facts import GpuFacts
     from placement_advisor.simulator.break_even import BreakEven
-    from placement_advisor.simulator.schedule import Schedule
-    from placement_advisor.simulator.sensitivity import PredictedRatio
     from placement_advisor.simulator.step_growth import GrowingStep
     from placement_advisor.tf.answers import SourceLine, Traced
 

@@ -26,7 +26,7 @@ from placement_advisor.candidates import towers
 from placement_advisor.candidates.references import default_device, kind_of_device, layer_devices
 from placement_advisor.graph.layer_view import membership
 from placement_advisor.graph.name_patterns import first_names
-from placement_advisor.graph.op import KERNEL_FREE_ROLES, Role
+from placement_advisor.graph.op import KERNEL_FREE_ROLES, Op, Role
 from placement_advisor.graph.op_patterns import host_kinds
 from placement_advisor.graph.op_work.movement import VARIABLE_READ_KINDS
 from placement_advisor.units import counted, format_bytes
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from placement_advisor.analysis.findings.evidence import Evidence, Split
-    from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.simulator.schedule import Transfer
 

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.analysis_result import Finding
+from placement_advisor.analysis.analysis_result import Candidate, Finding
 from placement_advisor.analysis.findings.evidence import (
     SplitFinding,
     SplitMove,
@@ -28,7 +28,6 @@ from placement_advisor.units import format_bytes, format_ns, format_share
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.analysis.findings.evidence import Evidence, Split
     from placement_advisor.simulator.schedule import DeviceTime, Shortage, Transfer
 

@@ -21,7 +21,7 @@ from math import ceil, exp, hypot, log
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.analysis_result import EXTRAPOLATED, Finding
+from placement_advisor.analysis.analysis_result import EXTRAPOLATED, Finding, Saving
 from placement_advisor.analysis.findings.evidence import (
     certain_saving,
     saving_by_ops,
@@ -31,7 +31,7 @@ from placement_advisor.cost import batch as batch_costs
 from placement_advisor.cost.gpu import kernel_times
 from placement_advisor.cost.table import ASSUMED_WITHIN, CostTable
 from placement_advisor.graph.name_patterns import first_names, listed
-from placement_advisor.graph.op import COMPUTING_ROLES
+from placement_advisor.graph.op import COMPUTING_ROLES, Op
 from placement_advisor.graph.op_patterns import DenseUpdate, dense_updates, with_fusions
 from placement_advisor.graph.op_work import elementwise
 from placement_advisor.measurement import measurement as measurements
@@ -43,9 +43,7 @@ from placement_advisor.units import format_bytes, format_ns, format_share
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from placement_advisor.analysis.analysis_result import Saving
     from placement_advisor.analysis.findings.evidence import Evidence
-    from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.simulator.step_growth import GrowingStep
