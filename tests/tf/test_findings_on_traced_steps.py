@@ -183,7 +183,7 @@ def evidence(tmp_path_factory):
             if isinstance(placement, Placement)
         ]
         return Evidence(
-            traced=replace(step, left_out=left_out or LeftOut()),
+            traced=replace(step, left_out=left_out or LeftOut(), takes_batch_size=True),
             prices=StepCosts(
                 cluster=cluster, costs=costs, source=source_of_costs, doubt=MEASURED_UNCERTAINTY
             ),
