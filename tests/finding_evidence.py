@@ -1,19 +1,23 @@
 """Evidence for tests of rules: graphs by hand on two linked devices, or traced ones."""
 
+from dataclasses import fields, replace
+
 from sample_values import costs_of, links_between, measurement
 
 from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.analysis.findings.evidence import Evidence
 from placement_advisor.analysis.findings.rules import combine_findings
+from placement_advisor.analysis.runs import RunResults
+from placement_advisor.analysis.target_costs import MEASURED_UNCERTAINTY, StepCosts
 from placement_advisor.candidates import references
-from placement_advisor.cost.table import CostBasis, CostTable
+from placement_advisor.cost.table import CostBasis, CostSource, CostTable
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.simulator.step_growth import TIMES, GrowingStep, StepGrowth
-from placement_advisor.tf.answers import LeftOut
+from placement_advisor.tf.answers import Traced
 
 ALL_KINDS = frozenset({"CPU", "GPU"})
 
@@ -46,12 +50,18 @@ def measured_as(step_ns, *, moved_ops=()):
     return measurement(((step_ns,),), moved_ops=moved_ops)
 
 
-def evidence_of(graph, costs, *splits, cluster=None, measured=None, **more):
+def evidence_of(
+    graph, costs, *splits, cluster=None, measured=None, source=CostSource.MEASURED, **more
+):
     """Return the evidence of `single` and these splits, simulated.
 
     ``costs`` are ns by op, or tables by device; a split may be given as its devices alone.
-    ``measured`` goes by candidate.
+    ``measured`` goes by candidate; ``more`` is of the trace, of what ran, or of the evidence.
     """
+    about, ran = (
+        {field.name: more.pop(field.name) for field in fields(of) if field.name in more}
+        for of in (Traced, RunResults)
+    )
     cluster = cluster or two_devices()
     tables = {name: cost for name, cost in costs.items() if isinstance(cost, CostTable)}
     if not tables:
@@ -73,14 +83,21 @@ def evidence_of(graph, costs, *splits, cluster=None, measured=None, **more):
         )
         for placement in placements
     ]
+    about = {"batch_size": None, **about}
+    names = {"name": "net", "mode": "train", "chosen": "", "tensorflow_version": ""}
     return Evidence(
-        graph=graph,
-        cluster=cluster,
-        costs=tables,
+        traced=Traced(graph=graph, members={}, **names, **about),
+        prices=StepCosts(cluster=cluster, costs=tables, source=source, doubt=MEASURED_UNCERTAINTY),
         simulator=simulator,
         candidates=tuple(candidates),
-        **{"left_out": LeftOut()} | more,
+        results=RunResults(**ran),
+        **more,
     )
+
+
+def with_runs(evidence, **shown):
+    """Return the evidence with something else that runs have shown."""
+    return replace(evidence, results=replace(evidence.results, **shown))
 
 
 def growing_of(at, batch, costs_ns, cluster=None):

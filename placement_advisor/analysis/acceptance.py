@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from placement_advisor.analysis.hosts import connect
+from placement_advisor.analysis.hosts import ConnectedHosts, HostOptions, connect
 from placement_advisor.analysis.tracing import traced_model
 from placement_advisor.cost.gpu.kernel_times import kernel_cost
 from placement_advisor.errors import AdvisorError, TestbedError
@@ -35,14 +35,14 @@ from placement_advisor.machine.doctor_checks import DEVICES
 from placement_advisor.machine.gpu_facts import facts_of_card
 from placement_advisor.machine.nvidia import PEER_ACCESS, common_name, find_gpus, find_peer_access
 from placement_advisor.machine.this_machine import gpu_count
-from placement_advisor.measurement.measurement import SizeBasis
-from placement_advisor.processes.calls import CallFailure
+from placement_advisor.measurement.measurement import SizeBasis, StepProfile
+from placement_advisor.processes.calls import CallFailure, expect
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.profile.device_trace import HOST
 from placement_advisor.remote_hosts.host_facts import user_name
 from placement_advisor.remote_hosts.remote_host import LOCALHOST
 from placement_advisor.testbed.benchmark import Benchmark, BenchmarkEntry, SilentProgress
-from placement_advisor.testbed.testbed import STEP, Testbed
+from placement_advisor.testbed.testbed import STEP, ProfileFiles, Testbed
 from placement_advisor.tf.calls import runner
 from placement_advisor.tf.known_step import COPIES, FAR, MODEL, NEAR, OPS, outputs
 from placement_advisor.tf.load.model_source import ModelSource
@@ -52,15 +52,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from placement_advisor.analysis.hosts import ConnectedHosts, HostOptions
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.measurement.measurement import StepProfile
     from placement_advisor.testbed.benchmark import ProgressReporter
-    from placement_advisor.testbed.testbed import ProfileFiles
     from placement_advisor.tf.answers import Prepared
 
 
-T = TypeVar("T")
 # Two measurements of one thing on a shared machine: a loop took 54 or 88 ms for seconds at a time,
 # a factor of 1.6. Mistaken units make far more, and so does a part of a step that is lacking.
 _SAME_WITHIN = 2.0
@@ -230,9 +226,10 @@ def _run(pair: DevicePair, graph: OpGraph, testbed: Testbed, trial: Benchmark) -
     findings: list[AcceptanceCheck] = []
     try:
         testbed.start()  # The pair before may have taken it down.
-        entry.prepared = _answer(testbed.prepare(label, device_of, STEP))
+        entry.prepared = expect(testbed.prepare(label, device_of, STEP), _no_answer)
         findings.append(judge_placement(pair, entry.prepared))
-        findings.append(judge_values(_answer(testbed.call(runner.results, label, 1)).outputs))
+        results = expect(testbed.call(runner.results, label, 1), _no_answer)
+        findings.append(judge_values(results.outputs))
         step_ns = trial.examine(entry)
         if entry.failure is not None:
             raise TestbedError(entry.failure.message)
@@ -245,10 +242,8 @@ def _run(pair: DevicePair, graph: OpGraph, testbed: Testbed, trial: Benchmark) -
     return replace(pair, findings=tuple(findings), files=entry.files)
 
 
-def _answer(answer: T | CallFailure) -> T:
-    if isinstance(answer, CallFailure):
-        raise TestbedError(answer.message)
-    return answer
+def _no_answer(failure: CallFailure) -> TestbedError:
+    return TestbedError(failure.message)
 
 
 def _private_names(connected: ConnectedHosts | None) -> dict[str, str]:

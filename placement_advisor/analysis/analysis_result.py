@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from statistics import median
 from typing import TYPE_CHECKING, Literal
 
 from placement_advisor.files.contract import ByName, Count, Ns, Positive, Prose, Rows, Share, Text
@@ -57,6 +58,12 @@ class Candidate:
     samples: tuple[int, ...] | None = None
     broken_laws: tuple[measurements.Violation, ...] = ()
     weak_predicted_ns: int | None = None
+
+    @property
+    def step_ns(self) -> float | None:
+        """The median of its steps as measured, None without any."""
+        steps_ns = self.measured.step_ns if self.measured is not None else ()
+        return median(steps_ns) if steps_ns else None
 
     @property
     def profile(self) -> measurements.StepProfile | None:

@@ -16,9 +16,9 @@ from placement_advisor import defaults
 from placement_advisor.analysis import hosts, step_costs, target_costs, tracing
 from placement_advisor.analysis import recording as recordings
 from placement_advisor.analysis.assemble import advice_placements, assemble, candidates_of, snapshot
-from placement_advisor.analysis.options import NO_RUN, QUICK, RESUME
+from placement_advisor.analysis.options import NO_RUN, QUICK, RESUME, AnalyzeOptions
 from placement_advisor.analysis.predictions import bound_of, break_even_of, predict, propose_all
-from placement_advisor.analysis.progress import Stage, initial_facts
+from placement_advisor.analysis.progress import AnalysisProgress, Stage, initial_facts
 from placement_advisor.analysis.runs import (
     CandidateRuns,
     ReferenceTimings,
@@ -46,9 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from placement_advisor.analysis.analysis_result import Analysis
-    from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.analysis.predictions import Predictions
-    from placement_advisor.analysis.progress import AnalysisProgress
     from placement_advisor.analysis.runs import CandidateRun
     from placement_advisor.analysis.verdict import RerunEstimate
     from placement_advisor.graph.placement import Placement
@@ -165,12 +163,8 @@ class _AnalysisRun:
 
     def _traced(self, plan: testbed_plan.TestbedPlan) -> tracing.AnalysisRequest:
         """Load the model and trace it, also with its batch split and at other batch sizes."""
-        options, loader, watcher, progress = (
-            self._options,
-            self._loader,
-            self._watcher,
-            self._progress,
-        )
+        options, loader, watcher = self._options, self._loader, self._watcher
+        progress = self._progress
         progress.begin(Stage.LOAD)
         tracing.load_model(options.source, loader, watcher)
         progress.begin(Stage.TRACE)

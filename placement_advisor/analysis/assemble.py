@@ -13,26 +13,22 @@ from placement_advisor.analysis.findings.rules import find_all, placements_to_ti
 from placement_advisor.analysis.recommendation import recommend
 from placement_advisor.analysis.recording import AnalysisSnapshot
 from placement_advisor.analysis.runs import RunResults
-from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.families import WORST_CASE_FAMILIES
-from placement_advisor.candidates.towers import BATCH_TOWERS
 from placement_advisor.cost.gpu import assumed_times
-from placement_advisor.cost.table import CostSource
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
 from placement_advisor.machine.calibration import testbed_fingerprint
 from placement_advisor.measurement.invariants import comparison_violations, measurement_violations
-from placement_advisor.measurement.measurement import CandidateFailure, FailureKind
+from placement_advisor.measurement.measurement import CandidateFailure, FailureKind, Violation
 from placement_advisor.simulator.step_growth import GrowingStep
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from placement_advisor.analysis.predictions import Predictions
     from placement_advisor.analysis.tracing import AnalysisRequest
     from placement_advisor.analysis.verdict import RerunEstimate
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.measurement.measurement import Violation
     from placement_advisor.simulator.break_even import BreakEven
 
 
@@ -76,15 +72,14 @@ def answer_of(
     predictions: Predictions,
     results: RunResults,
     candidates: tuple[analysis_result.Candidate, ...],
-    bound: analysis_result.UncertainBound,
+    bound: analysis_result.UncertainBound | None = None,
     again: RerunEstimate | None = None,
 ) -> analysis_result.Recommendation:
     """Return the answer that these candidates give; see `recommend` for ``again``."""
-    as_is = results.beside.as_is_ns or None
     return recommend(
         candidates,
         _testbed(request, predictions),
-        as_is,
+        results.beside.as_is_ns,
         bound,
         again,
         calls_python=request.traced.python_call is not None,
@@ -96,8 +91,7 @@ def advice_placements(
 ) -> list[Placement]:
     """Return what to time so that savings of moves in a split are known (`what_to_time`)."""
     candidates = candidates_of(predictions, results)
-    as_is = results.beside.as_is_ns or None
-    answer = recommend(candidates, _testbed(request, predictions), as_is)
+    answer = answer_of(request, predictions, results, candidates)
     return placements_to_time(_evidence(request, predictions, results, candidates, answer, None))
 
 
@@ -128,8 +122,7 @@ def assemble(
             *request.plan.warnings,
             *predictions.proposals.prices.notes,
             *results.warnings,
-            *_failures_in_words(candidates),
-            *_broken_laws_in_words(candidates),
+            *_warnings_of(candidates),
         ),
         timings_ns={},
         bound=bound,
@@ -245,39 +238,25 @@ def _evidence(
 ) -> Evidence:
     """Return what rules may look at."""
     growing = request.growing(predictions.proposals.prices)
-    proposals, traced = predictions.proposals, request.traced
+    proposals = predictions.proposals
     is_to_split = recommendation.verdict in analysis_result.TO_SPLIT
     return Evidence(
-        graph=request.graph,
-        cluster=proposals.prices.cluster,
-        costs=proposals.prices.costs,
+        traced=request.traced,
+        prices=proposals.prices,
         simulator=proposals.simulator,
         candidates=candidates,
-        requested_device_of=traced.requested_device_of,
-        scope_of=traced.scope_of,
-        dropped_scopes=traced.dropped_scopes,
-        line_of=traced.line_of,
-        batch_size=traced.batch_size,
-        batch_points=results.batch_points,
-        loop_timing=results.loop_timing,
-        input_timing=results.input_timing,
+        results=results,
         own_of_replicas=next((split.own for split in proposals.splits.values()), ()),
         recommended=recommendation.candidate if is_to_split else None,
-        costs_are_assumed=proposals.prices.source is CostSource.ASSUMED,
         growing=growing if isinstance(growing, GrowingStep) else None,
-        takes_batch_size=traced.takes_batch_size,
         break_even=break_even,
-        left_out=traced.left_out,
-        calls_python=traced.python_call is not None,
-        doubt=proposals.prices.doubt,
-        timed=results.timed,
     )
 
 
 def _assumed_times(predictions: Predictions) -> tuple[assumed_times.AssumedTimes, ...]:
     """Return what times of ops rest on where no device has shown any."""
     proposals, prices = predictions.proposals, predictions.proposals.prices
-    if prices.source is not CostSource.ASSUMED:
+    if not prices.is_assumed:
         return ()
     return assumed_times.times_by_gpu(proposals.graph, prices.costs, prices.cluster)
 
@@ -293,28 +272,19 @@ def _how(
     split = proposals.splits.get(placement.family)
     if split is None:
         return instructions.how_to_split(proposals.graph, placement, folder)
-    cluster = proposals.prices.cluster
-    if placement.family == BATCH_TOWERS:
-        return instructions.how_to_split_over_pairs(placement.label, split.samples, cluster, folder)
-    if placement.family == MIRRORED:
-        return instructions.how_to_mirror(placement.label, split.samples, cluster)
     return instructions.how_to_split_batch(
-        placement.label, placement.family, split.samples, cluster
+        placement.label, placement.family, split.samples, proposals.prices.cluster, folder
     )
 
 
-def _failures_in_words(candidates: Sequence[analysis_result.Candidate]) -> list[str]:
-    return [
-        f"{candidate.name} has no result: {candidate.failure.kind}: {candidate.failure.message}"
-        for candidate in candidates
-        if candidate.failure and candidate.failure.kind is not FailureKind.NOT_APPLICABLE
-    ]
-
-
-def _broken_laws_in_words(candidates: Sequence[analysis_result.Candidate]) -> list[str]:
-    return [
-        f"{candidate.name}: {candidate.broken_laws[0].what}, which cannot be: nothing is concluded "
-        "from its profile"
-        for candidate in candidates
-        if candidate.broken_laws
-    ]
+def _warnings_of(candidates: Sequence[analysis_result.Candidate]) -> Iterator[str]:
+    for candidate in candidates:
+        if candidate.failure and candidate.failure.kind is not FailureKind.NOT_APPLICABLE:
+            failure = candidate.failure
+            yield f"{candidate.name} has no result: {failure.kind}: {failure.message}"
+    for candidate in candidates:
+        if candidate.broken_laws:
+            what = candidate.broken_laws[0].what
+            yield (
+                f"{candidate.name}: {what}, which cannot be: nothing is concluded from its profile"
+            )

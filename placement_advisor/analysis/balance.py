@@ -24,23 +24,21 @@ from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError, TestbedError
 from placement_advisor.files.output import scratch_folder
-from placement_advisor.machine.testbed_plan import TestbedKind, plan_here
+from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan, plan_here
 from placement_advisor.processes.calls import CallFailure, expect
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.testbed.testbed import Testbed
 from placement_advisor.tf.calls import runner, splitter
-from placement_advisor.tf.load.model_source import source_kind
+from placement_advisor.tf.load.model_source import ModelSource, source_kind
 from placement_advisor.units import NS_PER_S, format_share
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.answers import TracedShare, TracedSplit
-    from placement_advisor.tf.load.model_source import ModelSource
 
     SplitBundle = tuple[TracedSplit, Path]
 
@@ -61,6 +59,44 @@ _FIRST_MOVE = 8
 _MOST_TRIED = 12
 
 
+class _StepTurns:
+    """Steps that run on a testbed in turns; ``step_ns`` has the times of each, by label."""
+
+    def __init__(self, testbed: Testbed, watcher: ProgressReporter) -> None:
+        self._testbed, self._watcher = testbed, watcher
+        self._latest_ns: dict[str, list[int]] = {}
+        self.step_ns: dict[str, list[int]] = {}
+
+    def prepare(self, label: str, device_of: Mapping[str, str], program: str) -> None:
+        """Make a step ready and warm it up."""
+        expect(self._testbed.prepare(label, device_of, program), partial(_run_error, label))
+        self._latest_ns[label] = self._run(label, _WARM_UP)
+        self.step_ns.setdefault(label, [])
+
+    def time(self, labels: Sequence[str], what: str) -> None:
+        """Time steps that are ready, round by round."""
+        for number in range(_ROUNDS):
+            for label in labels:
+                self._watcher.working(what, number, _ROUNDS, label)
+                steps = _TURN_NS / max(1.0, median(self._latest_ns[label]))
+                times_ns = self._run(label, 1 + max(3, min(_MAX_STEPS, round(steps))))[1:]
+                self.step_ns[label] += times_ns
+                self._latest_ns[label] = times_ns[-_WARM_UP:]
+
+    def discard_all_but(self, kept: Collection[str]) -> None:
+        """Free the state of what is ready: each step has variables of its own."""
+        for label in self._latest_ns.keys() - set(kept):
+            expect(self._testbed.call(runner.discard, label), partial(_run_error, label))
+            del self._latest_ns[label]
+
+    def is_ready(self, label: str) -> bool:
+        """Return whether a step can run."""
+        return label in self._latest_ns
+
+    def _run(self, label: str, steps: int) -> list[int]:
+        return expect(self._testbed.run_steps(label, 0, steps), partial(_run_error, label))
+
+
 def time_devices(
     testbed: Testbed,
     shares: Mapping[int, TracedShare],
@@ -75,29 +111,18 @@ def time_devices(
         TestbedError: a step does not run on one of the devices.
     """
     names = [device.name for device in testbed.plan.devices]
-    runs = [(name, samples) for samples in shares for name in names]
+    label_of = {(name, n): f"{n} samples on {name}" for n in shares for name in names}
     for samples, share in shares.items():
         testbed.add_program(split_plan.share_folder(samples), bundles[samples], share.graph)
-    for done, (name, samples) in enumerate(runs):
-        label = _run_label(name, samples)
-        watcher.working("preparing", done, len(runs), label)
+    turns = _StepTurns(testbed, watcher)
+    for done, ((name, samples), label) in enumerate(label_of.items()):
+        watcher.working("preparing", done, len(label_of), label)
         alone = references.on_device(shares[samples].graph, name)
-        expect(
-            testbed.prepare(label, alone.device_of, split_plan.share_folder(samples)),
-            partial(_run_error, label),
-        )
-    steps = {run: _steps_per_turn(_run_steps(testbed, _run_label(*run), _WARM_UP)) for run in runs}
-    samples_ns: dict[tuple[str, int], list[int]] = {run: [] for run in runs}
-    for number in range(_ROUNDS):
-        for run in runs:
-            watcher.working("timing rounds", number, _ROUNDS, _run_label(*run))
-            samples_ns[run] += _run_steps(testbed, _run_label(*run), 1 + steps[run])[1:]
-    for run in runs:
-        expect(
-            testbed.call(runner.discard, _run_label(*run)), partial(_run_error, _run_label(*run))
-        )
+        turns.prepare(label, alone.device_of, split_plan.share_folder(samples))
+    turns.time([*label_of.values()], "timing rounds")
+    turns.discard_all_but(())
     return tuple(
-        batch_costs.speed_of(name, {samples: samples_ns[name, samples] for samples in shares})
+        batch_costs.speed_of(name, {n: turns.step_ns[label_of[name, n]] for n in shares})
         for name in names
     )
 
@@ -132,15 +157,14 @@ class SplitSearch:
         ``most`` are the samples that each device's memory holds, None for no known limit.
         """
         self._testbed, self._split, self._watcher = testbed, split, watcher
-        self._most = most
-        self._step_ns: dict[tuple[int, ...], list[int]] = {}
-        self._ready: set[tuple[int, ...]] = set()
+        self._most, self._turns = most, _StepTurns(testbed, watcher)
+        self._label_of: dict[tuple[int, ...], str] = {}
 
     def tried(self) -> dict[tuple[int, ...], int]:
         """Return the mean step of every split that was timed, in ns."""
         return {
-            samples: round(batch_costs.trimmed_mean(times))
-            for samples, times in self._step_ns.items()
+            samples: round(batch_costs.trimmed_mean(self._turns.step_ns[label]))
+            for samples, label in self._label_of.items()
         }
 
     def fit(self, samples: Sequence[int]) -> bool:
@@ -157,15 +181,15 @@ class SplitSearch:
         """
         best, by = start, max(1, sum(start) // _FIRST_MOVE)
         self.time([best])
-        while by and len(self._step_ns) < _MOST_TRIED:
-            new = (m for m in _neighbor_splits(best, by) if m not in self._step_ns)
+        while by and len(self._label_of) < _MOST_TRIED:
+            new = (m for m in _neighbor_splits(best, by) if m not in self._label_of)
             moves = [move for move in new if self.fit(move)]
-            for move in moves[: _MOST_TRIED - len(self._step_ns)]:
+            for move in moves[: _MOST_TRIED - len(self._label_of)]:
                 with suppress(BatchSplitError):  # A share of one sample can be another graph.
                     self.time([best, move])
             found = min(self.tried(), key=self.tried().__getitem__)
             best, by = (found, by) if found != best else (best, by // 2)
-            self._discard_all_but(best)
+            self._turns.discard_all_but([self._label_of[best]])
         return best
 
     def time(self, splits: Sequence[tuple[int, ...]]) -> None:
@@ -176,36 +200,19 @@ class SplitSearch:
             TestbedError: a step does not run.
         """
         for samples in splits:
-            if samples not in self._ready:
+            if not self._turns.is_ready(_split_label(samples)):
                 self._prepare(samples)
-        for number in range(_ROUNDS):
-            for samples in splits:
-                self._watcher.working("timing splits", number, _ROUNDS, _split_label(samples))
-                self._step_ns[samples] += self._turn(samples)
+        self._turns.time([self._label_of[samples] for samples in splits], "timing splits")
 
     def _prepare(self, samples: tuple[int, ...]) -> None:
         label = _split_label(samples)
-        self._watcher.working("splitting the batch", len(self._step_ns), _MOST_TRIED, label)
+        self._watcher.working("splitting the batch", len(self._label_of), _MOST_TRIED, label)
         traced, folder = self._split(samples)
         self._testbed.add_program(label, folder, traced.graphs[BATCH].graph)
         names = [device.name for device in self._testbed.plan.devices]
         placement = traced.graphs[BATCH].placed(names, label=label, rationale="")
-        expect(self._testbed.prepare(label, placement.device_of, label), partial(_run_error, label))
-        _run_steps(self._testbed, label, _WARM_UP)
-        self._step_ns.setdefault(samples, [])
-        self._ready.add(samples)
-
-    def _discard_all_but(self, best: tuple[int, ...]) -> None:
-        """Free the state of all others: each has variables of its own."""
-        for samples in self._ready - {best}:
-            label = _split_label(samples)
-            expect(self._testbed.call(runner.discard, label), partial(_run_error, label))
-        self._ready &= {best}
-
-    def _turn(self, samples: tuple[int, ...]) -> list[int]:
-        label = _split_label(samples)
-        known = self._step_ns[samples] or _run_steps(self._testbed, label, 2)
-        return _run_steps(self._testbed, label, 1 + _steps_per_turn(known[-_WARM_UP:]))[1:]
+        self._turns.prepare(label, placement.device_of, label)
+        self._label_of[samples] = label
 
 
 def with_every_device(samples: tuple[int, ...]) -> tuple[int, ...]:
@@ -229,18 +236,6 @@ def _neighbor_splits(samples: tuple[int, ...], by: int) -> Iterator[tuple[int, .
 
 def _split_label(samples: Sequence[int]) -> str:
     return ":".join(map(str, samples))
-
-
-def _steps_per_turn(times_ns: Sequence[int]) -> int:
-    return max(3, min(_MAX_STEPS, round(_TURN_NS / max(1.0, median(times_ns)))))
-
-
-def _run_label(device: str, samples: int) -> str:
-    return f"{samples} samples on {device}"
-
-
-def _run_steps(testbed: Testbed, label: str, steps: int) -> list[int]:
-    return expect(testbed.run_steps(label, 0, steps), partial(_run_error, label))
 
 
 def _run_error(label: str, failure: CallFailure) -> TestbedError:
@@ -293,7 +288,8 @@ def balance(
         speeds = time_devices(running, shares, bundles, watcher)
         most = [memory.largest_batch(device.memory_bytes) for device in plan.devices]
         by_lines = batch_costs.best_by_lines(speeds, batch, most)
-        off = batch_costs.misfit_of(speeds)
+        off, lines = batch_costs.misfit_of(speeds), [speed.line for speed in speeds]
+        is_line = off <= batch_costs.MAX_MISFIT
         splits = SplitSearch(running, steps.split, most, watcher)
         warnings, advised = list(plan.warnings), by_lines.batches
         try:
@@ -301,14 +297,14 @@ def balance(
                 splits.time([even])
             advised = splits.search(with_every_device(advised))
         except BatchSplitError as error:
-            if off > batch_costs.MAX_MISFIT:
+            if not is_line:
                 raise ModelError(
                     f"{source.path}: no split can be run: {error.message}. Step times of devices "
                     f"alone are {format_share(off)} off a line over the batch, so they predict none"
                 ) from None
             warnings.append(f"no split was run: {error.message}")
         running.close()
-    if off > batch_costs.MAX_MISFIT:
+    if not is_line:
         warnings.append(
             f"step times are {format_share(off)} off a straight line over the batch, so "
             "nothing is predicted for other batches"
@@ -322,13 +318,9 @@ def balance(
         memory=memory,
         most=tuple(most),
         best=by_lines,
-        even=batch_costs.split_step([speed.line for speed in speeds], even),
-        others=()
-        if off > batch_costs.MAX_MISFIT
-        else batch_costs.other_batches(speeds, batch, most),
-        best_batch=None
-        if off > batch_costs.MAX_MISFIT
-        else batch_costs.best_batch([speed.line for speed in speeds], most),
+        even=batch_costs.split_step(lines, even),
+        others=batch_costs.other_batches(speeds, batch, most) if is_line else (),
+        best_batch=batch_costs.best_batch(lines, most) if is_line else None,
         advised=advised,
         tried=splits.tried(),
         warnings=tuple(warnings),

@@ -6,11 +6,11 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.hosts import connect
+from placement_advisor.analysis.hosts import HostOptions, connect
 from placement_advisor.cost.links import CalibrationSummary, calibrated_cluster, with_peaks
 from placement_advisor.files.output import scratch_folder
 from placement_advisor.machine.calibration import calibration_fingerprint
-from placement_advisor.machine.testbed_plan import plan_here
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_here
 from placement_advisor.processes.children import preload
 from placement_advisor.testbed.cost_measurement import calibration_of, calibration_path
 from placement_advisor.testbed.testbed import Testbed
@@ -18,8 +18,6 @@ from placement_advisor.testbed.testbed import Testbed
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from placement_advisor.analysis.hosts import HostOptions
-    from placement_advisor.machine.testbed_plan import TestbedKind
     from placement_advisor.testbed.benchmark import ProgressReporter
 
 

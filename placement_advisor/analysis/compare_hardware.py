@@ -14,29 +14,45 @@ from __future__ import annotations
 
 import gc
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from placement_advisor import defaults
-from placement_advisor.analysis import machine_scaling, scaled_steps, target_costs
+from placement_advisor.analysis import target_costs
 from placement_advisor.analysis.assemble import answer_of, candidates_of
+from placement_advisor.analysis.machine_scaling import (
+    FamilyMemory,
+    HardwareComparison,
+    MachineScaling,
+    ScaledStep,
+    Scaling,
+    SimulatedStep,
+)
 from placement_advisor.analysis.options import AnalyzeOptions
 from placement_advisor.analysis.predictions import bound_of, predict, propose_all, with_searched
 from placement_advisor.analysis.runs import RunResults
+from placement_advisor.analysis.scaled_steps import FoldedStep, FoldedSteps, limit_of
 from placement_advisor.analysis.step_costs import assume_costs
-from placement_advisor.analysis.tracing import AnalysisRequest, split_batch, traced_model
-from placement_advisor.candidates import families, pipeline, references, towers
-from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
+from placement_advisor.analysis.tracing import (
+    AnalysisRequest,
+    or_error,
+    split_batch,
+    trace_repeated,
+    traced_model,
+)
+from placement_advisor.candidates import pipeline, references, towers
+from placement_advisor.candidates.batch_split.data_parallel import FAMILIES
 from placement_advisor.candidates.batch_split.plan import shares_of
-from placement_advisor.candidates.batch_split.split_graph import unsplit
+from placement_advisor.candidates.batch_split.split_graph import SplitTraces, unsplit
 from placement_advisor.candidates.by_layer import NotApplicable
-from placement_advisor.cost.collectives import ALL_DEVICES, ring_of_devices
+from placement_advisor.candidates.families import propose
+from placement_advisor.cost.collectives import ring_of_devices
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError
 from placement_advisor.machine.cluster_file import load_machine
-from placement_advisor.machine.hierarchy import read_machine
-from placement_advisor.processes.calls import CallFailure
+from placement_advisor.machine.hierarchy import Machine, Ring, read_machine
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.sensitivity import predicted_ratio
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
@@ -48,11 +64,9 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.analysis.predictions import Predictions
-    from placement_advisor.candidates.batch_split.split_graph import SplitTraces
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.machine.hierarchy import Machine, Ring
     from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.answers import TracedSplit
     from placement_advisor.tf.load.model_source import ModelSource
@@ -106,22 +120,20 @@ def first_traced(splits: Mapping[int, SplitTraces | BatchSplitError]) -> SplitTr
 LAYER_FAMILIES = (towers.TOWERS, pipeline.FAMILY)
 
 
-def scaled_machine(
-    machine: Machine, traces: HostTraces, price: float | None
-) -> machine_scaling.MachineScaling:
+def scaled_machine(machine: Machine, traces: HostTraces, price: float | None) -> MachineScaling:
     """Simulate a model on ever more devices of a machine, of which one costs ``price`` an hour."""
     found = _MachineResults(machine, traces)
     for part in _machine_parts(machine):
         found.split_batch(part)
         found.split_layers(part)
-    return machine_scaling.MachineScaling(
+    return MachineScaling(
         label=machine.label,
         answer=None,
         verdict=None,
         doubt=found.doubt,
         rows=tuple(found.rows()),
         steps=tuple(found.steps),
-        alone=found.alone,
+        alone=tuple(found.alone),
         memory=tuple(found.memory),
         memory_bytes=machine.host.devices[0].memory_bytes,
         price_per_hour=price,
@@ -132,9 +144,8 @@ def scaled_machine(
 class _BestStep(NamedTuple):
     """The fastest step so far on a part of a machine: ``replicas`` have a share of it each."""
 
-    family: str
-    samples: int
-    step: scaled_steps.FoldedStep
+    row: ScaledStep
+    step: FoldedStep
     part: _MachinePart
     replicas: int
 
@@ -144,12 +155,10 @@ class _MachineResults:
 
     def __init__(self, machine: Machine, traces: HostTraces) -> None:
         self._traces = traces
-        self.scalings = (
-            tuple(machine_scaling.Scaling) if machine.levels else (machine_scaling.Scaling.WEAK,)
-        )
+        self.scalings = tuple(Scaling) if machine.levels else (Scaling.WEAK,)
         self._traced = first_traced(traces.splits)
         self._has_levels = bool(machine.levels)
-        self._folded = scaled_steps.FoldedSteps(machine.host)
+        self._folded = FoldedSteps(machine.host)
         self._most = machine.device_counts()[-1]
         self._graph = traces.whole.whole
         self._costs = roofline_by_place(self._graph, machine.host)
@@ -161,12 +170,12 @@ class _MachineResults:
         first = machine.host.with_devices(machine.host.device_names()[:1])
         self._first = _MachinePart(cluster=first, hosts=1, rings=(ring_of_devices(first),))
         self._all_on_first = references.propose_single(self._graph, self._costs, first)
-        self.steps, self.notes = list[machine_scaling.SimulatedStep](), list[str]()
-        self.memory: list[machine_scaling.FamilyMemory] = []
-        self._best: dict[tuple[machine_scaling.Scaling, int], _BestStep] = {}
+        self.steps, self.notes = list[SimulatedStep](), list[str]()
+        self.memory: list[FamilyMemory] = []
+        self._best: dict[tuple[Scaling, int], _BestStep] = {}
         # One device with the batch, and with several times that.
-        self._alone: list[tuple[machine_scaling.OneDevice, tuple[int, ...]]] = []
-        step, steps = self._add_alone(traces.whole)
+        self.alone: list[ScaledStep] = []
+        step = self._add_alone(traces.whole)
         self._samples = self.alone[0].samples
         for times in sorted(traces.larger):
             larger = traces.weak(1, times)
@@ -176,36 +185,19 @@ class _MachineResults:
                 self._add_alone(larger)
         another = traces.another()
         if another is not None:
-            self.memory.append(steps.memory(references.SINGLE, step, another))
+            self._add_memory(references.SINGLE, step, another, self._first, 1)
 
-    @property
-    def alone(self) -> tuple[machine_scaling.OneDevice, ...]:
-        """One device with ever larger batches."""
-        return tuple(one for one, _ in self._alone)
-
-    def rows(self) -> Iterator[machine_scaling.ScaledStep]:
+    def rows(self) -> Iterator[ScaledStep]:
         """Yield one device, then the best step of each scaling on each number of devices."""
-        one, if_wrong_ns = self._alone[0]
+        one = self.alone[0]
         if one.fits:
-            yield machine_scaling.ScaledStep(
-                scaling=machine_scaling.Scaling.WEAK,
-                family=references.SINGLE,
-                devices=1,
-                used=1,
-                samples=one.samples,
-                step_ns=one.step_ns,
-                alone_per_s=one.samples_per_s,
-                ratio=None,
-                without_launches=None,
-                limit=None,
-                if_wrong_ns=if_wrong_ns,
-            )
+            yield replace(one, alone_per_s=one.samples_per_s)
         for scaling in self.scalings:
-            fastest: machine_scaling.ScaledStep | None = None
+            fastest: ScaledStep | None = None
             for (of, devices), best in self._best.items():
                 if of is not scaling:
                     continue
-                row = self._row(scaling, devices, best)
+                row = self._row(best)
                 # Fewer devices may do better.
                 if fastest is not None and fastest.samples_per_s > row.samples_per_s:
                     row = self._against_one(replace(fastest, devices=devices))
@@ -217,19 +209,22 @@ class _MachineResults:
         here = len(part.cluster.devices)
         if self._traced is not None:
             other = self._traced.of_share(here).folded()
-            steps = _Steps(self._traced.weak(here), part, self._folded)
-            self._add(FAMILIES, steps, machine_scaling.Scaling.WEAK, other)
-        if machine_scaling.Scaling.STRONG not in self.scalings:
+            self._add_split(self._traced.weak(here), part, Scaling.WEAK, other)
+        if Scaling.STRONG not in self.scalings:
             return
         split = self._traces.splits[part.devices]
         if isinstance(split, BatchSplitError):
             self.notes.append(f"{part.devices} devices: {split.message}")
         else:
-            self._add(
-                FAMILIES,
-                _Steps(split.first(here), part, self._folded),
-                machine_scaling.Scaling.STRONG,
-            )
+            self._add_split(split.first(here), part, Scaling.STRONG, None)
+
+    def _add_split(
+        self, traces: SplitTraces, part: _MachinePart, scaling: Scaling, other: SplitTraces | None
+    ) -> None:
+        traces = traces.folded()
+        for family in FAMILIES:
+            step = self._folded.simulated(family, traces, part.cluster, part.rings)
+            self._add(family, step, part, part.devices, scaling, other)
 
     def split_layers(self, part: _MachinePart) -> None:
         """Simulate the families that split layers within a host, where that has several devices."""
@@ -237,12 +232,10 @@ class _MachineResults:
         if here == 1:
             return
         if here not in self._layouts:
-            self._layouts[here] = families.propose(
-                LAYER_FAMILIES, self._graph, self._costs, part.cluster
-            )
-        of_host = {machine_scaling.Scaling.WEAK: self._traces.weak(part.hosts, here)}
-        if machine_scaling.Scaling.STRONG in self.scalings:
-            of_host[machine_scaling.Scaling.STRONG] = self._traces.strong(part.hosts)
+            self._layouts[here] = propose(LAYER_FAMILIES, self._graph, self._costs, part.cluster)
+        of_host = {Scaling.WEAK: self._traces.weak(part.hosts, here)}
+        if Scaling.STRONG in self.scalings:
+            of_host[Scaling.STRONG] = self._traces.strong(part.hosts)
         other = self._traces.weak(part.hosts, 1)
         for family, within in self._layouts[here].items():
             if isinstance(within, NotApplicable):
@@ -253,98 +246,80 @@ class _MachineResults:
                     self.notes.append(f"{counted(part.hosts, 'host')}: {answer.message}")
                 else:
                     assert not isinstance(other, BatchSplitError), "the batch itself is traced"
-                    steps = _LaidOutSteps(answer, part, self._folded, within)
-                    self._add((family,), steps, scaling, other)
+                    step = self._folded.laid_out(within, answer, part.cluster, part.rings)
+                    self._add(family, step, part, part.hosts, scaling, other)
 
-    def _add_alone(self, traces: SplitTraces) -> tuple[scaled_steps.FoldedStep, _Steps]:
-        steps = _LaidOutSteps(traces, self._first, self._folded, self._all_on_first)
-        step = steps.simulated(references.SINGLE)
+    def _add_alone(self, traces: SplitTraces) -> FoldedStep:
+        first = self._first
+        step = self._folded.laid_out(self._all_on_first, traces, first.cluster, first.rings)
         (samples,) = traces.wiring.shares
-        one = machine_scaling.OneDevice(samples, step.outline.step_ns, step.memory.fits())
-        self._alone.append((one, self._if_wrong_ns(step)))
-        return step, steps
+        one = _scaled(Scaling.WEAK, references.SINGLE, first, samples, step)
+        self.alone.append(replace(one, if_wrong_ns=self._if_wrong_ns(step)))
+        return step
 
-    def _if_wrong_ns(self, step: scaled_steps.FoldedStep) -> tuple[int, ...]:
+    def _if_wrong_ns(self, step: FoldedStep) -> tuple[int, ...]:
         return tuple(step.if_wrong(*way) for way in self._ways)
 
     def _add(
         self,
-        names: Sequence[str],
-        steps: _Steps,
-        scaling: machine_scaling.Scaling,
-        other: SplitTraces | None = None,
+        family: str,
+        step: FoldedStep | NotApplicable,
+        part: _MachinePart,
+        replicas: int,
+        scaling: Scaling,
+        other: SplitTraces | None,
     ) -> None:
-        """Add steps, and what they hold with the whole batch on each of all devices."""
-        samples = self._samples * (steps.devices if scaling is machine_scaling.Scaling.WEAK else 1)
-        for family in names:
-            step = steps.simulated(family)
-            if isinstance(step, NotApplicable):
-                self.notes.append(f"{steps.devices} devices: {family} {step.reason}")
-                continue
-            fits, step_ns = step.memory.fits(), step.outline.step_ns
-            self.steps.append(
-                machine_scaling.SimulatedStep(
-                    scaling, family, steps.devices, samples, step_ns, fits
-                )
-            )
-            key = scaling, steps.devices
-            known = self._best.get(key)
-            if fits and (known is None or step_ns < known.step.outline.step_ns):
-                self._best[key] = _BestStep(family, samples, step, steps.part, steps.replicas)
-            if scaling is machine_scaling.Scaling.WEAK and steps.devices == self._most:
-                assert other is not None
-                self.memory.append(steps.memory(family, step, other))
+        """Add a step, and what it holds with the whole batch on each of all devices.
 
-    def _row(
-        self, scaling: machine_scaling.Scaling, devices: int, best: _BestStep
-    ) -> machine_scaling.ScaledStep:
-        outline = best.step.outline
-        row = machine_scaling.ScaledStep(
-            scaling=scaling,
-            family=best.family,
-            devices=devices,
-            used=devices,
-            samples=best.samples,
-            step_ns=outline.step_ns,
-            alone_per_s=None,
-            ratio=None,
-            without_launches=None,
-            limit=None,
-            if_wrong_ns=self._if_wrong_ns(best.step),
-        )
-        row = self._against_one(row)
+        ``other`` are its traces with other samples on each device, where it has the whole batch.
+        """
+        devices = part.devices
+        if isinstance(step, NotApplicable):
+            self.notes.append(f"{devices} devices: {family} {step.reason}")
+            return
+        is_weak = scaling is Scaling.WEAK
+        samples = self._samples * (devices if is_weak else 1)
+        row = _scaled(scaling, family, part, samples, step)
+        self.steps.append(SimulatedStep(scaling, family, devices, samples, row.step_ns, row.fits))
+        known = self._best.get((scaling, devices))
+        if row.fits and (known is None or row.step_ns < known.row.step_ns):
+            self._best[scaling, devices] = _BestStep(row, step, part, replicas)
+        if is_weak and devices == self._most:
+            assert other is not None
+            self._add_memory(family, step, other, part, replicas)
+
+    def _add_memory(
+        self, family: str, step: FoldedStep, other: SplitTraces, part: _MachinePart, replicas: int
+    ) -> None:
+        """Add what a step holds; ``other`` has other samples on each device."""
+        peak_bytes, of_replica = step.memory.busiest(step.sized(other))
+        largest = None if of_replica is None else of_replica * replicas // part.devices
+        self.memory.append(FamilyMemory(family, part.devices, peak_bytes, largest))
+
+    def _row(self, best: _BestStep) -> ScaledStep:
+        row = self._against_one(replace(best.row, if_wrong_ns=self._if_wrong_ns(best.step)))
         if row.alone_per_s is None:
             return row
-        ideal_ns = best.samples / row.alone_per_s / devices * NS_PER_S
-        of_one = max(
-            one.samples for one, _ in self._ones(row) if one.samples_per_s == row.alone_per_s
-        )
-        share = min(1.0, best.samples / of_one / best.replicas)
-        return replace(
-            row, limit=scaled_steps.limit_of(outline, best.part.cluster, ideal_ns, share)
-        )
+        ideal_ns = row.samples / row.alone_per_s / row.devices * NS_PER_S
+        of_one = max(o.samples for o in self._ones(row) if o.samples_per_s == row.alone_per_s)
+        share = min(1.0, row.samples / of_one / best.replicas)
+        limit = limit_of(best.step.outline, best.part.cluster, ideal_ns, share)
+        return replace(row, limit=limit)
 
-    def _ones(
-        self, row: machine_scaling.ScaledStep
-    ) -> list[tuple[machine_scaling.OneDevice, tuple[int, ...]]]:
+    def _ones(self, row: ScaledStep) -> list[ScaledStep]:
         """Return what one device could do instead: no larger batch than a step may have."""
-        is_weak = row.scaling is machine_scaling.Scaling.WEAK
+        is_weak = row.scaling is Scaling.WEAK
         most = self._samples * row.devices if is_weak else self._samples
-        return [(one, wrong) for one, wrong in self._alone if one.fits and one.samples <= most]
+        return [one for one in self.alone if one.fits and one.samples <= most]
 
-    def _against_one(self, row: machine_scaling.ScaledStep) -> machine_scaling.ScaledStep:
+    def _against_one(self, row: ScaledStep) -> ScaledStep:
         """Hold a step against what one device does best, whatever costs are."""
         ones = self._ones(row)
         if not ones:
             return row
-        of_one = zip(
-            *((n / one.samples for n in (one.step_ns, *if_wrong)) for one, if_wrong in ones),
-            strict=True,
-        )
-        ratios = [
-            step_ns / row.samples / min(alone_ns)
-            for step_ns, alone_ns in zip((row.step_ns, *row.if_wrong_ns), of_one, strict=True)
-        ]
+        alone_ns = [np.array((one.step_ns, *one.if_wrong_ns)) / one.samples for one in ones]
+        step_ns = np.array((row.step_ns, *row.if_wrong_ns)) / row.samples
+        ratios: list[float] = (step_ns / np.min(alone_ns, axis=0)).tolist()
         ratio = predicted_ratio(ratios[:-1], self.doubt)
         if row.family in FAMILIES and not self._has_levels:
             within = target_costs.speedup_within(1 / (ratios[0] * row.used))
@@ -352,7 +327,7 @@ class _MachineResults:
             ratio = predicted_ratio([ratios[0], *ratios[-2:]], doubt)
         return replace(
             row,
-            alone_per_s=max(one.samples_per_s for one, _ in ones),
+            alone_per_s=max(one.samples_per_s for one in ones),
             ratio=ratio,
             without_launches=ratios[-1],
         )
@@ -371,6 +346,20 @@ class _MachinePart:
         return self.hosts * len(self.cluster.devices)
 
 
+def _scaled(
+    scaling: Scaling, family: str, part: _MachinePart, samples: int, step: FoldedStep
+) -> ScaledStep:
+    return ScaledStep(
+        scaling=scaling,
+        family=family,
+        devices=part.devices,
+        used=part.devices,
+        samples=samples,
+        step_ns=step.outline.step_ns,
+        fits=step.memory.fits(),
+    )
+
+
 def _machine_parts(machine: Machine) -> Iterator[_MachinePart]:
     """Yield what a step is simulated on, for each number of devices but one."""
     names = machine.host.device_names()
@@ -381,86 +370,12 @@ def _machine_parts(machine: Machine) -> Iterator[_MachinePart]:
         yield _MachinePart(cluster=cluster, hosts=hosts, rings=rings)
 
 
-class _Steps:
-    """The split steps of a batch on a part of a machine."""
-
-    def __init__(
-        self, traces: SplitTraces, part: _MachinePart, folded: scaled_steps.FoldedSteps
-    ) -> None:
-        self._traces, self.part, self._folded = traces, part, folded
-        self.devices = part.devices
-
-    @property
-    def replicas(self) -> int:
-        """How many there are, each of which does all ops on its share of the samples."""
-        return self.devices
-
-    def memory(
-        self, family: str, step: scaled_steps.FoldedStep, other: SplitTraces
-    ) -> machine_scaling.FamilyMemory:
-        """Return what a family's step holds; ``other`` has other samples on each device."""
-        assert step.sized is not None
-        peak_bytes, of_replica = step.memory.busiest(step.sized(other))
-        largest = None if of_replica is None else of_replica * self.replicas // self.devices
-        return machine_scaling.FamilyMemory(family, self.devices, peak_bytes, largest)
-
-    def simulated(self, family: str) -> scaled_steps.FoldedStep | NotApplicable:
-        """Simulate a family's step."""
-        cluster, rings = self.part.cluster, self.part.rings
-        if len(self._traces.shares) == 1:
-            return self._folded.simulated(family, self._evenly, cluster, rings)
-        propose = self._whole.propose_on_hosts if self.part.hosts > 1 else self._whole.propose
-        proposed = propose(family, cluster.devices, ALL_DEVICES)
-        if isinstance(proposed, NotApplicable):
-            return proposed
-        simulator = scaled_steps.simulator_of(proposed, cluster, rings)
-        device = simulator.devices_of(proposed.placement)
-        outline, most = simulator.outline(device), max(self._traces.shares)
-        held = scaled_steps.StepMemory.of_graph(
-            outline, proposed.split.graph, most, cluster.devices
-        )
-        return scaled_steps.FoldedStep(
-            outline, held, scaled_steps.step_ns_if_wrong(simulator, device)
-        )
-
-    @cached_property
-    def _evenly(self) -> SplitTraces:
-        return self._traces.folded()
-
-    @cached_property
-    def _whole(self) -> DataParallelSteps:
-        return DataParallelSteps(self._traces)
-
-
-class _LaidOutSteps(_Steps):
-    """The steps of a batch that hosts share, whose layers the devices of each split."""
-
-    def __init__(
-        self,
-        traces: SplitTraces,
-        part: _MachinePart,
-        folded: scaled_steps.FoldedSteps,
-        within: Placement,
-    ) -> None:
-        super().__init__(traces, part, folded)
-        self._within = within
-
-    @property
-    def replicas(self) -> int:
-        return self.part.hosts
-
-    def simulated(self, family: str) -> scaled_steps.FoldedStep:
-        """Simulate the step of a family that splits layers."""
-        part = self.part
-        return self._folded.laid_out(self._within, self._traces, part.cluster, part.rings)
-
-
 def compare_hardware(
     source: ModelSource,
     hardware: Sequence[str],
     prices: Sequence[float] | None,
     watcher: ProgressReporter,
-) -> machine_scaling.HardwareComparison:
+) -> HardwareComparison:
     """Simulate a model on each machine, on ever more of its devices.
 
     ``hardware`` has descriptions as of `read_hardware` or paths of cluster files, ``prices`` what a
@@ -505,7 +420,7 @@ def compare_hardware(
         larger: dict[int, OpGraph | BatchSplitError] = {}
         for done, times in enumerate(sorted(within - {1})):
             watcher.working("tracing larger batches", done, len(within - {1}))
-            larger[times] = _trace_larger(loader, times, source.time_limit_s)
+            larger[times] = trace_repeated(loader, times, source.time_limit_s)
         splits_to_place: dict[int, Splits] = {
             count: split_batch(options, count, traced, None, loader, watcher, weak=False)
             for count in sorted(answered)
@@ -535,7 +450,7 @@ def compare_hardware(
             scaled.append(found)
     finally:
         gc.enable()
-    return machine_scaling.HardwareComparison(
+    return HardwareComparison(
         model=traced.name,
         mode=traced.mode,
         batch=batch,
@@ -545,10 +460,8 @@ def compare_hardware(
 
 
 def with_answer(
-    found: machine_scaling.MachineScaling,
-    request: AnalysisRequest,
-    target: target_costs.TargetHardware,
-) -> machine_scaling.MachineScaling:
+    found: MachineScaling, request: AnalysisRequest, target: target_costs.TargetHardware
+) -> MachineScaling:
     """Add what `advisor analyze` answers on some devices, in place of what it did on fewer."""
     effort, own = request.options.effort, request.traced.requested_device_of
     others = [family for family in request.options.families if family != SEARCHED]
@@ -563,7 +476,7 @@ def with_answer(
     devices, samples = len(cluster.devices), found.alone[0].samples
     row = None if split is None else _scaled_step(predictions, split, devices, samples)
     # Fewer devices may do better.
-    fewer = [step for step in found.best(machine_scaling.Scaling.STRONG) if step.devices > 1][-1:]
+    fewer = [step for step in found.best(Scaling.STRONG) if step.devices > 1][-1:]
     if fewer and (row is None or fewer[0].step_ns < row.step_ns):
         row = replace(fewer[0], devices=devices)
     rows = () if row is None else (replace(row, verdict=answer.verdict),)
@@ -572,7 +485,7 @@ def with_answer(
 
 def _scaled_step(
     predictions: Predictions, split: Candidate, devices: int, samples: int
-) -> machine_scaling.ScaledStep | None:
+) -> ScaledStep | None:
     """Return a candidate as a step on so many devices, None if it was not predicted."""
     alone = predictions.predicted[defaults.BASELINE]
     if split.placement is None or split.predicted is None:
@@ -587,8 +500,8 @@ def _scaled_step(
     used = {*placement.device_of.values()} & {*cluster.device_names()}
     fits = alone.too_large is None
     share = 1.0 if split.samples is None else 1 / len(split.samples)
-    return machine_scaling.ScaledStep(
-        scaling=machine_scaling.Scaling.STRONG,
+    return ScaledStep(
+        scaling=Scaling.STRONG,
         family=split.name,
         devices=devices,
         used=len(used),
@@ -597,7 +510,7 @@ def _scaled_step(
         alone_per_s=samples / alone_ns * NS_PER_S if fits else None,
         ratio=split.predicted_ratio if fits else None,
         without_launches=simulator.on(bare).step_ns(placement) / bare_alone_ns,
-        limit=scaled_steps.limit_of(step, cluster, alone_ns / devices, share),
+        limit=limit_of(step, cluster, alone_ns / devices, share),
     )
 
 
@@ -620,13 +533,4 @@ def _trace_split(
     except BatchSplitError as error:
         return error
     answer = loader.call(splitter.trace_split, samples, time_limit_s=time_limit_s)
-    if isinstance(answer, CallFailure):
-        return BatchSplitError(f"splitting it failed: {answer.message}")
-    return answer
-
-
-def _trace_larger(loader: Child, times: int, time_limit_s: float) -> OpGraph | BatchSplitError:
-    answer = loader.call(splitter.trace_repeated, times, time_limit_s=time_limit_s)
-    if isinstance(answer, CallFailure):
-        return BatchSplitError(f"tracing {times} times its batch failed: {answer.message}")
-    return answer
+    return or_error(answer, "splitting it")

@@ -251,7 +251,6 @@ def _no_worker(failure: calls.CallFailure) -> TestbedError:
 
 # Certificates are good from a day before they are made; see `tls.py`.
 _MOST_APART_NS = 24 * 60 * 60 * NS_PER_S
-_HOSTS_OF_A_WAY = 2
 NEXT_STEP = "advisor analyze MODEL.py, with these hosts"
 
 
@@ -381,7 +380,7 @@ def between_checks(found: HostsExamined) -> Iterator[doctor_checks.Check]:
         for host in found.hosts
         if host.place is not None and host.place.mtu_bytes is not None
     }
-    if len(mtu_of) < _HOSTS_OF_A_WAY:
+    if len(mtu_of) < _LEAST_HOSTS:
         return
     if len(set(mtu_of.values())) == 1:
         (mtu_bytes,) = set(mtu_of.values())

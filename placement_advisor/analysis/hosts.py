@@ -25,7 +25,7 @@ from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files import untrusted
 from placement_advisor.files.untrusted import shown
 from placement_advisor.machine import testbed_plan
-from placement_advisor.machine.this_machine import VISIBLE_GPUS, core_slots, digest, gpu_slots
+from placement_advisor.machine.this_machine import VISIBLE_GPUS, Slot, core_slots, digest, gpu_slots
 from placement_advisor.processes import calls
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.remote_hosts import remote_host
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
-    from placement_advisor.machine.this_machine import Slot
     from placement_advisor.remote_hosts.host_facts import HostFacts
     from placement_advisor.testbed.benchmark import ProgressReporter
 

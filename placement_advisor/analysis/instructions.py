@@ -22,20 +22,19 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import HowToSplit
+from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.batch_split.split_graph import ON_HOST, SPREAD, VARIABLES
-from placement_advisor.candidates.towers import GROUP
+from placement_advisor.candidates.towers import BATCH_TOWERS, GROUP
 from placement_advisor.graph.name_patterns import listed, name_patterns
-from placement_advisor.graph.op import PASS_ROLES, Role
-from placement_advisor.graph.placement import most_voted
+from placement_advisor.graph.op import PASS_ROLES, Op, Role
+from placement_advisor.graph.placement import Placement, most_voted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
 
 
@@ -72,8 +71,12 @@ def placement_in_words(graph: OpGraph, placement: Placement, *, most: int | None
     if not device_of:
         counts = Counter(placement.device_of.values())
         return ", ".join(f"{_op_count(n)} on {device}" for device, n in sorted(counts.items()))
-    parts = [_layers_text(device_of, most), _gradients_text(graph, placement, device_of)]
-    parts.append(_exceptions_text(graph, placement, device_of, most))
+    ops = [op for op in graph.placed_ops if op.layer in device_of]
+    gradients = {placement.device_of[op.name] for op in ops if op.role is Role.BACKWARD}
+    if len(gradients) == 1:  # They are told all together, and are no exception.
+        ops = [op for op in ops if op.role is not Role.BACKWARD]
+    parts = [_layers_text(device_of, most), _gradients_text(device_of, gradients)]
+    parts.append(_exceptions_text(ops, placement, device_of, most))
     return "; ".join(filter(None, parts))
 
 
@@ -98,39 +101,27 @@ def _layers_text(device_of: Mapping[str, str], most: int | None) -> str:
     return f"{'layers ' if is_named else ''}{', '.join(words)}"
 
 
-def _gradients_text(graph: OpGraph, placement: Placement, device_of: Mapping[str, str]) -> str:
-    backward = [op for op in _ops_in_layers(graph, device_of) if op.role is Role.BACKWARD]
-    devices = {placement.device_of[op.name] for op in backward}
-    if len(set(device_of.values())) == 1 and devices <= set(device_of.values()):
+def _gradients_text(device_of: Mapping[str, str], gradients: set[str]) -> str:
+    layers = set(device_of.values())
+    if len(layers) == 1 and gradients <= layers:
         return ""
-    if len(devices) == 1:
-        return f"all gradients on {devices.pop()}"
-    return "their gradients with them" if backward else ""
+    if len(gradients) == 1:
+        return f"all gradients on {gradients.pop()}"
+    return "their gradients with them" if gradients else ""
 
 
 def _exceptions_text(
-    graph: OpGraph, placement: Placement, device_of: Mapping[str, str], most: int | None
+    ops: Iterable[Op], placement: Placement, device_of: Mapping[str, str], most: int | None
 ) -> str:
-    """Return which layers have ops apart from them, and where; gradients all together are told."""
-    apart = [
-        op
-        for op in _ops_in_layers(graph, device_of)
-        if placement.device_of[op.name] != device_of[op.layer or ""]
-    ]
-    gradients = {
-        placement.device_of[op.name]
-        for op in _ops_in_layers(graph, device_of)
-        if op.role is Role.BACKWARD
-    }
-    if len(gradients) == 1:
-        apart = [op for op in apart if op.role is not Role.BACKWARD]
+    """Return which layers have ops among these apart from them, and where."""
     alike: dict[tuple[Role, str], list[Op]] = defaultdict(list)
-    for op in apart:
-        alike[op.role, placement.device_of[op.name]].append(op)
+    for op in ops:
+        if placement.device_of[op.name] != device_of[op.layer or ""]:
+            alike[op.role, placement.device_of[op.name]].append(op)
     parts = []
-    for (role, device), ops in alike.items():
-        layers = {op.layer or "" for op in ops}
-        count = _op_count(len(ops), f"{role.value} ")
+    for (role, device), apart in alike.items():
+        layers = {op.layer or "" for op in apart}
+        count = _op_count(len(apart), f"{role.value} ")
         named = _names_or_count(name_patterns(layers, device_of), most, len(layers))
         parts.append(f"{count} of {named} on {device}")
     return f"except for {', '.join(parts)}" if parts else ""
@@ -138,10 +129,6 @@ def _exceptions_text(
 
 def _op_count(count: int, role: str = "") -> str:
     return f"{count} {role}{'op' if count == 1 else 'ops'}"
-
-
-def _ops_in_layers(graph: OpGraph, device_of: Mapping[str, str]) -> Sequence[Op]:
-    return [op for op in graph.placed_ops if op.layer in device_of]
 
 
 GRADIENT_SCOPE = "gradient_tape/"
@@ -300,11 +287,9 @@ def _scopes_around(name: str) -> list[str]:
 def device_by_scope(name: str, scopes: Mapping[str, str]) -> str:
     """Return the device that the listing gives an op."""
     for start in (name, name.removeprefix(GRADIENT_SCOPE)):
-        scope = start
-        while scope:
+        for scope in (start, *reversed(_scopes_around(start))):
             if scope in scopes:
                 return scopes[scope]
-            scope = scope.rpartition("/")[0]
     return scopes[""]
 
 
@@ -416,64 +401,44 @@ def how_to_split(graph: OpGraph, placement: Placement, folder: Path) -> HowToSpl
 
 
 def how_to_split_batch(
-    label: str, family: str, samples: Sequence[int], cluster: Cluster
+    label: str, family: str, samples: Sequence[int], cluster: Cluster, folder: Path
 ) -> HowToSplit:
-    """Return how to carry out a split of the batch, with so many samples on each device.
+    """Return how to carry out a split of the batch, with so many samples for each replica.
 
-    ``family`` says where variables stand.
+    ``family`` says where variables stand, and whether a replica is a device or a pair of them, each
+    laid out as a file of the analysis in ``folder`` says.
     """
-    devices = cluster.devices[: len(samples)]
-    each = ", ".join(f"{n} on {d.name}" for n, d in zip(samples, devices, strict=True))
-    where = {
-        BATCH: f"on {devices[0].name}",
-        ON_HOST: f"on {devices[0].host}",
-        SPREAD: "spread over these, by size",
-    }
-    words = (
-        f"of the {sum(samples)} samples of a batch {each}, gradients with them; variables and "
-        f"their update {where[family]}"
-    )
-    call = _PARALLEL.format(
-        devices=json.dumps([tf_device(device.name, i) for i, device in enumerate(devices)]),
-        ratios=list(samples),
-        variables="" if family == BATCH else f', variables="{VARIABLES[family]}"',
-    )
-    return HowToSplit(candidate=label, words=words, words_in_short=words, call=call, listing=None)
-
-
-def how_to_split_over_pairs(
-    label: str, samples: Sequence[int], cluster: Cluster, folder: Path
-) -> HowToSplit:
-    """Return how to carry out a split of the batch over pairs of devices, the model within each."""
-    names = [device.name for device in cluster.devices]
-    pairs = [names[GROUP * i : GROUP * (i + 1)] for i in range(len(samples))]
-    each = ", ".join(f"{n} on {' and '.join(pair)}" for n, pair in zip(samples, pairs, strict=True))
-    words = (
-        f"of the {sum(samples)} samples of a batch {each}, every pair laid out as "
-        f"placements/{label}.json says; variables and their update on {' and '.join(pairs[0])}"
-    )
-    real = iter([tf_device(name, i) for i, name in enumerate(names)])
-    call = _OVER_PAIRS.format(
-        groups=json.dumps([[next(real) for _ in pair] for pair in pairs]),
-        ratios=list(samples),
-        file=_placement_path(folder, label),
-    )
-    return HowToSplit(candidate=label, words=words, words_in_short=words, call=call, listing=None)
-
-
-def how_to_mirror(label: str, samples: Sequence[int], cluster: Cluster) -> HowToSplit:
-    """Return how to train copies of a model, with so many samples of a batch on each device."""
-    devices = cluster.devices[: len(samples)]
-    words = (
-        f"{samples[0]} of the {sum(samples)} samples of a batch on each of "
-        f"{', '.join(device.name for device in devices)}; all have the variables and update them "
-        "from gradients that they exchange"
-    )
-    call = _MIRRORED.format(
-        devices=json.dumps([tf_device(device.name, i) for i, device in enumerate(devices)]),
-        batch=sum(samples),
-        samples=samples[0],
-    )
+    names, host = cluster.device_names(), cluster.devices[0].host
+    each = GROUP if family == BATCH_TOWERS else 1
+    groups = [names[each * i : each * (i + 1)] for i in range(len(samples))]
+    held = [" and ".join(group) for group in groups]
+    shares = ", ".join(f"{n} on {where}" for n, where in zip(samples, held, strict=True))
+    of_batch = f"of the {sum(samples)} samples of a batch"
+    words = f"{of_batch} {shares}"
+    real = [[tf_device(name, names.index(name)) for name in group] for group in groups]
+    devices = json.dumps([device for group in real for device in group])
+    if family == MIRRORED:
+        words = (
+            f"{samples[0]} {of_batch} on each of {', '.join(held)}; all have the variables and "
+            "update them from gradients that they exchange"
+        )
+        call = _MIRRORED.format(devices=devices, batch=sum(samples), samples=samples[0])
+    elif family == BATCH_TOWERS:
+        words += (
+            f", every pair laid out as placements/{label}.json says; variables and their update "
+            f"on {held[0]}"
+        )
+        file = _placement_path(folder, label)
+        call = _OVER_PAIRS.format(groups=json.dumps(real), ratios=list(samples), file=file)
+    else:
+        where = {
+            BATCH: f"on {held[0]}",
+            ON_HOST: f"on {host}",
+            SPREAD: "spread over these, by size",
+        }
+        words += f", gradients with them; variables and their update {where[family]}"
+        variables = "" if family == BATCH else f', variables="{VARIABLES[family]}"'
+        call = _PARALLEL.format(devices=devices, ratios=list(samples), variables=variables)
     return HowToSplit(candidate=label, words=words, words_in_short=words, call=call, listing=None)
 
 

@@ -20,7 +20,7 @@ from placement_advisor.measurement.measurement import Interval
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from placement_advisor.analysis.analysis_result import AdviceVerdict
     from placement_advisor.analysis.scaled_steps import Limit
@@ -65,26 +65,14 @@ class SimulatedStep:
     """Memory suffices."""
 
 
-class OneDevice(NamedTuple):
-    """A simulated step of so many samples on one device, and whether that has the memory for it."""
-
-    samples: int
-    step_ns: int
-    fits: bool
-
-    @property
-    def samples_per_s(self) -> float:
-        """Its throughput."""
-        return self.samples / self.step_ns * NS_PER_S
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaledStep:
-    """The best step on a number of devices; it may use fewer.
+    """A step on a number of devices: the best there, or one of one device; it may use fewer.
 
-    It uses ``used`` of the ``devices``, for ``samples`` in all. ``ratio`` is the time of a sample
-    over that on one device, which does as many at ``alone_per_s``; it is None for that device
-    itself, and where no single device holds the step. ``without_launches`` is that ratio if
+    It uses ``used`` of the ``devices``, for ``samples`` in all, and ``fits`` their memory.
+    ``ratio`` is the time of a sample over that on one device, which does as many at
+    ``alone_per_s``; it is None for that device itself, and where no single device holds the step.
+    ``without_launches`` is that ratio if
     launches cost nothing. ``if_wrong_ns`` is the step where costs are wrong, by the ways of the
     doubt, and without launches last. ``limit`` is what most is lost to, None where next to
     nothing is. ``verdict`` is that of `advisor analyze` on these devices, None where it gives none.
@@ -96,10 +84,11 @@ class ScaledStep:
     used: int
     samples: int
     step_ns: int
-    alone_per_s: float | None
-    ratio: PredictedRatio | None
-    without_launches: float | None
-    limit: Limit | None
+    fits: bool = True
+    alone_per_s: float | None = None
+    ratio: PredictedRatio | None = None
+    without_launches: float | None = None
+    limit: Limit | None = None
     if_wrong_ns: tuple[int, ...] = ()
     verdict: AdviceVerdict | None = None
 
@@ -174,7 +163,7 @@ class MachineScaling:
     doubt: CostUncertainty
     rows: tuple[ScaledStep, ...]
     steps: tuple[SimulatedStep, ...]
-    alone: tuple[OneDevice, ...]
+    alone: tuple[ScaledStep, ...]
     memory: tuple[FamilyMemory, ...]
     memory_bytes: int | None
     price_per_hour: float | None
@@ -189,12 +178,11 @@ class MachineScaling:
         best = [row for row in self.best(scaling) if row.devices == 1 or row.speedup is not None]
         if not best or best[0].devices > 1:
             return None
-        curves: tuple[list[float], ...] = ([], [], [])
-        for row in best:
-            speedup = row.speedup or Interval(median=1.0, low=1.0, high=1.0)
-            for curve, end in zip(curves, (speedup.median, speedup.low, speedup.high), strict=True):
-                curve.append(end)
-        return Knee(*(_knee([row.devices for row in best], curve) for curve in curves))
+        one = Interval(median=1.0, low=1.0, high=1.0)
+        speedups = [row.speedup or one for row in best]
+        curves = zip(*((each.median, each.low, each.high) for each in speedups), strict=True)
+        devices = [row.devices for row in best]
+        return Knee(*(_knee(devices, curve) for curve in curves))
 
     def cost_per_million(self, step: ScaledStep) -> float | None:
         """Return what a million samples cost, in the unit of the price; None without a price."""
@@ -204,7 +192,7 @@ class MachineScaling:
         return hours * self.price_per_hour * step.devices
 
 
-def _knee(devices: list[int], speedups: list[float]) -> int:
+def _knee(devices: Sequence[int], speedups: Sequence[float]) -> int:
     last = 0
     for this in range(1, len(devices)):
         doublings = devices[this] / devices[last]

@@ -79,7 +79,9 @@ class AnalyzeOptions:
         """
         source, hosts = self.source, self.hosts
         values: dict[str, object] = {
-            "--devices": _unless(defaults.DEVICES, self.devices),
+            "--devices": None
+            if self.hardware is not None or hosts is not None
+            else _unless(defaults.DEVICES, self.devices),
             "--hardware": self.hardware,
             "--testbed": self.testbed,
             "--costs": self.costs,
@@ -100,16 +102,10 @@ class AnalyzeOptions:
             QUICK: "" if self.quick else None,
             NO_RUN: None if self.run or self.quick else "",
             OPEN_PORTS: "" if self.open_ports else None,
+            "--hosts": hosts and hosts.words,
+            "--launch": hosts and _unless(defaults.LAUNCH, hosts.launch),
+            "--link": hosts and _unless(HostLink.TLS, hosts.link),
         }
-        if self.hardware is not None:
-            values["--devices"] = None
-        if hosts is not None:
-            values |= {
-                "--devices": None,
-                "--hosts": hosts.words,
-                "--launch": _unless(defaults.LAUNCH, hosts.launch),
-                "--link": _unless(HostLink.TLS, hosts.link),
-            }
         return {option: _text(value) for option, value in values.items() if value is not None}
 
     def command(self, *, batch_size: int) -> str:

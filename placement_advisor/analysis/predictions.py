@@ -12,8 +12,8 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from placement_advisor import defaults, errors
-from placement_advisor.analysis.analysis_result import GRAPH, UncertainBound
+from placement_advisor import defaults
+from placement_advisor.analysis.analysis_result import GRAPH, Candidate, UncertainBound
 from placement_advisor.candidates import searched, towers
 from placement_advisor.candidates.batch_split import split_graph as batch_graph
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
@@ -28,11 +28,12 @@ from placement_advisor.candidates.families import (
 from placement_advisor.candidates.references import as_written
 from placement_advisor.candidates.searched import layers_of
 from placement_advisor.defaults import BASELINE
+from placement_advisor.errors import AdvisorError, BatchSplitError
 from placement_advisor.measurement import measurement as measurements
 from placement_advisor.measurement.invariants import schedule_violations
 from placement_advisor.simulator import schedule as schedules
-from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, break_even
-from placement_advisor.simulator.sensitivity import Sensitivity
+from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, BreakEven, break_even
+from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio, Sensitivity
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers import lower_bounds
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
@@ -41,15 +42,12 @@ from placement_advisor.solvers.step_search import least_step
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.analysis.step_costs import AllCosts, SplitCosts
     from placement_advisor.analysis.target_costs import StepCosts
     from placement_advisor.cost.table import CostSource
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.simulator.break_even import BreakEven
-    from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
     from placement_advisor.simulator.step_growth import GrowingStep
     from placement_advisor.solvers.effort import Effort
 
@@ -73,13 +71,10 @@ class SplitCandidate:
 
 
 def split_candidates(
-    graph: OpGraph,
-    prices: StepCosts,
-    families: Sequence[str],
-    split: SplitCosts | errors.BatchSplitError,
+    graph: OpGraph, prices: StepCosts, families: Sequence[str], split: SplitCosts | BatchSplitError
 ) -> dict[str, SplitCandidate | NotApplicable]:
     """Return the candidate of each family that a split of the batch is of."""
-    if isinstance(split, errors.BatchSplitError):
+    if isinstance(split, BatchSplitError):
         return {name: NotApplicable(family=name, reason=split.message) for name in families}
     traced, timed = split.traced, split.collectives
     clusters = {} if timed is None else {MIRRORED: timed.on(prices.cluster)}
@@ -375,7 +370,7 @@ def bound_from(
 def break_even_of(
     predictions: Predictions,
     candidates: Sequence[Candidate],
-    growing: GrowingStep | errors.AdvisorError | None,
+    growing: GrowingStep | AdvisorError | None,
     effort: Effort,
 ) -> BreakEven | None:
     """Sweep what would have to change for a split to win, of those that fit and did not fail.

@@ -65,12 +65,9 @@ def order_reason(candidates: Sequence[Candidate]) -> str | None:
     """
     alone = next((c for c in candidates if c.family == references.SINGLE), None)
     runs = [
-        (c.comparison.ratio.median if c.comparison else 1.0, median(c.measured.step_ns), c.name)
+        (c.comparison.ratio.median if c.comparison else 1.0, c.step_ns, c.name)
         for c in candidates
-        if c.failure is None
-        and c.measured is not None
-        and c.measured.step_ns
-        and (c.comparison is not None or c is alone)
+        if c.failure is None and c.step_ns is not None and (c.comparison is not None or c is alone)
     ]
     for (faster, faster_ns, name), (slower, slower_ns, other) in combinations(sorted(runs), 2):
         told = format_ns(faster_ns), format_ns(slower_ns)
@@ -90,7 +87,7 @@ def measured_reasons(candidate: Candidate, alone: Candidate) -> list[str]:
         reasons.append(_ratio_reason(candidate.name, candidate.comparison))
     if candidate.measured is None:
         return reasons
-    profile = candidate.measured.profile
+    profile, step_ns = candidate.profile, candidate.step_ns
     if candidate.broken_laws:
         reasons.append(
             f"{candidate.name}: {candidate.broken_laws[0].what}, which is impossible: its "
@@ -98,15 +95,9 @@ def measured_reasons(candidate: Candidate, alone: Candidate) -> list[str]:
         )
     elif profile is not None:
         reasons.append(_copies_against_compute(candidate.name, profile))
-        if (
-            alone.measured is not None
-            and alone.measured.profile is not None
-            and not alone.broken_laws
-            and max(profile.compute_ns.values()) < median(candidate.measured.step_ns)
-        ):
-            reasons.append(_free_copies(candidate.name, profile, alone.measured.profile))
-    if candidate.predicted is not None and candidate.measured.step_ns:
-        step_ns = median(candidate.measured.step_ns)
+        if alone.profile and step_ns and max(profile.compute_ns.values()) < step_ns:
+            reasons.append(_free_copies(candidate.name, profile, alone.profile))
+    if candidate.predicted is not None and step_ns is not None:
         reasons.append(_prediction_error(candidate.name, candidate.predicted.step_ns, step_ns))
     ratio = candidate.predicted_ratio
     if ratio is not None and is_other_side(candidate):
@@ -236,10 +227,7 @@ def _measured_below(bound: UncertainBound, candidates: Sequence[Candidate]) -> l
     return [
         c.name
         for c in candidates
-        if c.samples is None
-        and c.measured is not None
-        and c.measured.step_ns
-        and median(c.measured.step_ns) < bound.step_ns
+        if c.samples is None and c.step_ns is not None and c.step_ns < bound.step_ns
     ]
 
 

@@ -18,7 +18,7 @@ from placement_advisor.analysis.analysis_result import AdviceVerdict, Recommenda
 from placement_advisor.candidates import references
 from placement_advisor.defaults import AS_WRITTEN, WORTHWHILE_SPEEDUP
 from placement_advisor.machine.testbed_plan import TestbedKind
-from placement_advisor.measurement.measurement import FailureKind
+from placement_advisor.measurement.measurement import FailureKind, StepProfile
 from placement_advisor.simulator.schedule import intervals_by_key, intervals_length_outside
 from placement_advisor.units import format_ns, format_share
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.analysis.analysis_result import Candidate, TestbedSummary, UncertainBound
-    from placement_advisor.measurement.measurement import StepProfile
 
 
 # What is read at a glance.
@@ -35,28 +34,28 @@ MAX_DECIDING = 3
 
 def deciding_reasons(
     candidates: Sequence[Candidate],
-    split: Candidate | None,
+    alone: Candidate,
+    ruling: verdict.VerdictDecision,
     bound: UncertainBound | None,
-    because: str | None,
     basis: str,
 ) -> tuple[str, ...]:
-    """Return the most important reasons for an answer that is about ``split``.
+    """Return the most important reasons for an answer.
 
-    ``bound`` is one that binds all candidates, None if there is none. ``because`` is what only this
-    answer has to say for itself, ``basis`` whose figures decide: measured or simulated.
+    ``bound`` is one that binds all candidates, None if there is none. ``basis`` says whose figures
+    decide: measured or simulated.
     """
-    alone = next((c for c in candidates if c.family == references.SINGLE), None)
-
-    failed = [
-        verdict_reasons.failure_reason(c) for c in candidates if not verdict.is_not_applicable(c)
-    ]
-    unfit = [verdict_reasons.failure_reason(c) for c in candidates if verdict.is_not_applicable(c)]
+    split = ruling.split
+    failed: list[str | None] = []
+    unfit: list[str | None] = []
+    for candidate in candidates:
+        is_absent = verdict.failed_by(candidate, FailureKind.NOT_APPLICABLE)
+        (unfit if is_absent else failed).append(verdict_reasons.failure_reason(candidate))
 
     def told() -> Iterator[str | None]:
-        yield because
+        yield ruling.because
         if split is None:
             yield from failed
-        elif alone is not None:
+        else:
             yield from (_measured_split if basis == "measured" else _simulated_split)(split, alone)
         if bound is not None:
             yield (
@@ -71,12 +70,11 @@ def deciding_reasons(
 
 def _measured_split(split: Candidate, alone: Candidate) -> Iterator[str | None]:
     """Yield where the steps of a split and of the single device went, as profiled."""
-    run, base = split.measured, alone.measured
+    profile, base = split.profile, alone.profile
     if split.broken_laws:
         what = split.broken_laws[0].what
         yield f"{split.name}: {what}, which is impossible: its profile says nothing"
-    elif run is not None and run.profile is not None:
-        profile = run.profile
+    elif profile is not None:
         yield _copies_text(
             split.name,
             profile.transfer_count,
@@ -84,8 +82,8 @@ def _measured_split(split: Candidate, alone: Candidate) -> Iterator[str | None]:
             median(profile.step_ns),
             "profiled",
         ) + _longest_wait(profile)
-        if base is not None and base.profile is not None and not alone.broken_laws:
-            yield _compute_text(split.name, profile.compute_ns, base.profile.compute_ns, "profiled")
+        if base is not None:
+            yield _compute_text(split.name, profile.compute_ns, base.compute_ns, "profiled")
     ratio = split.predicted_ratio
     if ratio is not None and verdict_reasons.is_other_side(split):
         yield (
@@ -177,24 +175,14 @@ def recommend(
     ``candidate`` of the answer is the split that the verdict is about: the one to use, or the best
     that was tried. ``speedup`` is None where nothing was measured.
     """
-    alone = next((c for c in candidates if c.family == references.SINGLE), None)
-    proof = None
-    if (
-        bound is not None
-        and bound.proves_single
-        and not verdict_reasons.is_refuted(bound, candidates)
-    ):
-        proof = bound
-    if alone is not None and _does_not_fit(alone):
-        ruling = verdict.rule_unfit(alone, _splits(candidates))
-        basis, ground = "simulated", f"simulated for {testbed.description}"
-    elif testbed.not_run is None:
-        ruling = _rule_run(alone, candidates, testbed, as_is, is_proved=proof is not None)
-        basis, ground = "measured", f"measured on {testbed.description}"
-    else:
-        ruling = _rule_not_run(alone, candidates, testbed, bound, calls_python=calls_python)
-        basis, ground = "simulated", f"simulated for {testbed.description}, not run"
-
+    alone = next(c for c in candidates if c.family == references.SINGLE)
+    proof = bound if bound is not None and bound.proves_single else None
+    if proof is not None and verdict_reasons.is_refuted(proof, candidates):
+        proof = None
+    is_proved = proof is not None
+    ruling, basis, ground = _rule(
+        alone, candidates, testbed, as_is, bound, is_proved=is_proved, calls_python=calls_python
+    )
     opening = _OPENINGS[ruling.verdict]
     if ruling.verdict is AdviceVerdict.STAY_SINGLE and proof is not None:
         opening = opening.replace(
@@ -214,8 +202,8 @@ def recommend(
         beside = f"{verdict.AS_IS}{where} {format_ns(median(as_is))}"
         caveat = caveat and f"{caveat}: {beside}"
         headline += f"; {caveat or beside}"
-        if shown is not None and shown.measured is not None and shown.measured.step_ns:
-            headline += f", {shown.name} {format_ns(median(shown.measured.step_ns))}"
+        if shown.step_ns is not None:
+            headline += f", {shown.name} {format_ns(shown.step_ns)}"
 
     tell = (
         verdict_reasons.measured_reasons
@@ -242,11 +230,11 @@ def recommend(
         caveat=caveat,
         deciding=deciding_reasons(
             candidates,
-            ruling.split,
+            alone,
+            ruling,
             bound
             if bound is not None and verdict_reasons.binds_all(bound, candidates, as_is)
             else None,
-            ruling.because,
             basis,
         ),
         reasons=tuple(filter(None, reasons)),
@@ -281,49 +269,40 @@ def _about_own(own: Candidate | None, ruling: verdict.VerdictDecision) -> str:
     return f"; your own split is {median_:.2f}× ({low:.2f}–{high:.2f}{how}): {means}"
 
 
-def _splits(candidates: Sequence[Candidate]) -> list[Candidate]:
-    return [candidate for candidate in candidates if candidate.family != references.SINGLE]
-
-
-def _hosts(testbed: TestbedSummary) -> set[str]:
-    return {host.name for host in testbed.cluster.hosts}
-
-
-def _rule_run(
-    alone: Candidate | None,
+def _rule(
+    alone: Candidate,
     candidates: Sequence[Candidate],
     testbed: TestbedSummary,
     as_is: Sequence[int] | None,
-    *,
-    is_proved: bool,
-) -> verdict.VerdictDecision:
-    unfit = _UNFIT_TESTBEDS.get(testbed.kind)
-    if unfit:
-        return verdict.cannot_tell(unfit)
-    to_beat = None if testbed.stand_in else as_is
-    return verdict.rule_measured(alone, _splits(candidates), to_beat, is_proved, _hosts(testbed))
-
-
-def _rule_not_run(
-    alone: Candidate | None,
-    candidates: Sequence[Candidate],
-    testbed: TestbedSummary,
     bound: UncertainBound | None,
     *,
+    is_proved: bool,
     calls_python: bool,
-) -> verdict.VerdictDecision:
-    is_proved = bound is not None and bound.proves_single_if_wrong
-    is_here = testbed.stand_in or testbed.kind != TestbedKind.NONE
+) -> tuple[verdict.VerdictDecision, str, str]:
+    """Return the ruling, whose figures decide, and the ground of these in words."""
+    splits = [candidate for candidate in candidates if candidate.family != references.SINGLE]
+    hosts = {host.name for host in testbed.cluster.hosts}
+    here = testbed.description
+    if verdict.failed_by(alone, FailureKind.DOES_NOT_FIT):
+        return verdict.rule_unfit(alone, splits), "simulated", f"simulated for {here}"
+    if testbed.not_run is None:
+        unfit = _UNFIT_TESTBEDS.get(testbed.kind)
+        to_beat = None if testbed.stand_in else as_is
+        measured = verdict.rule_measured(alone, splits, to_beat, is_proved, hosts)
+        ruling = verdict.cannot_tell(unfit) if unfit else measured
+        return ruling, "measured", f"measured on {here}"
     is_recorded = bound is not None and bound.costs_from == "recorded"
-    settling: verdict.NextExperiment = verdict.RunElsewhere(is_recorded=is_recorded)
-    if is_here:
-        settling = verdict.WithoutPython() if calls_python else verdict.RealRun()
-    return verdict.rule_simulated(alone, _splits(candidates), is_proved, settling, _hosts(testbed))
+    settling = verdict.RECORDED_ELSEWHERE if is_recorded else verdict.ELSEWHERE
+    if testbed.stand_in or testbed.kind != TestbedKind.NONE:
+        settling = verdict.WITHOUT_PYTHON if calls_python else verdict.REAL_RUN
+    is_proved = bound is not None and bound.proves_single_if_wrong
+    ruling = verdict.rule_simulated(alone, splits, is_proved, settling, hosts)
+    return ruling, "simulated", f"simulated for {here}, not run"
 
 
 def _of_candidates(
     candidates: Sequence[Candidate],
-    alone: Candidate | None,
+    alone: Candidate,
     ruling: verdict.VerdictDecision,
     tell: Callable[[Candidate, Candidate], Iterable[str | None]],
 ) -> tuple[list[str | None], list[str | None]]:
@@ -332,16 +311,11 @@ def _of_candidates(
     others: list[str | None] = []
     for candidate in candidates:
         is_answer = ruling.split in (None, candidate)
-        if alone is not None and candidate is not alone and candidate.failure is None:
+        if candidate is not alone and candidate.failure is None:
             if candidate.family == references.SINGLE:
                 told.append(verdict_reasons.faster_device_reason(candidate, alone))
             else:
                 (told if is_answer else others).extend(tell(candidate, alone))
-        is_beside = not is_answer and verdict.is_not_applicable(candidate)
+        is_beside = not is_answer and verdict.failed_by(candidate, FailureKind.NOT_APPLICABLE)
         (others if is_beside else told).append(verdict_reasons.failure_reason(candidate))
     return told, others
-
-
-def _does_not_fit(candidate: Candidate) -> bool:
-    failure = candidate.failure
-    return failure is not None and failure.kind is FailureKind.DOES_NOT_FIT

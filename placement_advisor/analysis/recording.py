@@ -9,33 +9,30 @@ trusted all the same.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from placement_advisor import __version__
-from placement_advisor.analysis.options import OPEN_PORTS
+from placement_advisor.analysis.options import OPEN_PORTS, AnalyzeOptions
 from placement_advisor.analysis.runs import ReferenceTimings
 from placement_advisor.analysis.step_costs import MeasuredCosts
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import STRICT, ByName, Count, Text, plain, read
 from placement_advisor.files.untrusted import MisfitError, shown
-from placement_advisor.graph.placement import read_placement
+from placement_advisor.graph.placement import Placement, read_placement
 from placement_advisor.machine.calibration import calibration_fingerprint
 from placement_advisor.simulator.sensitivity import PredictedRatio
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 from placement_advisor.testbed.benchmark import EarlierRounds
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from placement_advisor.analysis import analysis_result
-    from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.analysis.tracing import AnalysisRequest
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.simulator.schedule import Schedule

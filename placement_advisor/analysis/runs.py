@@ -20,13 +20,13 @@ import time
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from placement_advisor import defaults, errors
 from placement_advisor.analysis.predictions import Predictions, with_candidate
-from placement_advisor.analysis.progress import Stage
+from placement_advisor.analysis.progress import AnalysisProgress, Stage
 from placement_advisor.analysis.target_costs import OWN_PROCESS_UNCERTAINTY, StepCosts
-from placement_advisor.analysis.tracing import child_ended
+from placement_advisor.analysis.tracing import AnalysisRequest, child_ended
 from placement_advisor.candidates import families, searched
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.by_layer import NotApplicable
@@ -40,7 +40,7 @@ from placement_advisor.machine.this_machine import gpu_count, usable_cores
 from placement_advisor.measurement import measurement as measurements
 from placement_advisor.processes.calls import CallFailure, expect
 from placement_advisor.profile.recorded_costs import joined_ops
-from placement_advisor.profile.recorded_ops import read_recorded
+from placement_advisor.profile.recorded_ops import RecordedProfile, read_recorded
 from placement_advisor.simulator.sensitivity import MeasuredRatio, PredictionCorrection
 from placement_advisor.simulator.step_growth import GrowingStep
 from placement_advisor.solvers.step_search import FAMILY as SEARCHED
@@ -56,15 +56,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.analysis.options import AnalyzeOptions
-    from placement_advisor.analysis.progress import AnalysisProgress
     from placement_advisor.analysis.step_costs import TestbedSession
-    from placement_advisor.analysis.tracing import AnalysisRequest
     from placement_advisor.cost.batch import Throughput
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.processes.children import Child
-    from placement_advisor.profile.recorded_ops import RecordedProfile
     from placement_advisor.simulator.sensitivity import PredictedRatio
     from placement_advisor.solvers.effort import Effort
     from placement_advisor.testbed.testbed import ProfileFiles
@@ -148,18 +145,14 @@ def candidate_to_run_briefly(predictions: Predictions, options: AnalyzeOptions) 
 
     It is left out where candidates were named, and where it would take too long.
     """
-    predicted = predictions.predicted.get(families.RUN_BRIEFLY)
-    if options.candidates is not None or predicted is None or predicted.too_large is not None:
+    predicted = predictions.predicted
+    brief, alone = predicted.get(families.RUN_BRIEFLY), predicted[defaults.BASELINE]
+    if options.candidates is not None or brief is None or brief.too_large is not None:
         return None
-    round_ns = (
-        predicted.schedule.step_ns + predictions.predicted[defaults.BASELINE].schedule.step_ns
-    )
-    takes_s = benchmark.BRIEF_ROUNDS * (1 + options.steps) * round_ns / NS_PER_S
-    return (
-        predictions.proposals.placements[families.RUN_BRIEFLY]
-        if takes_s <= _BRIEF_BUDGET_S
-        else None
-    )
+    round_ns = brief.schedule.step_ns + alone.schedule.step_ns
+    if benchmark.BRIEF_ROUNDS * (1 + options.steps) * round_ns > _BRIEF_BUDGET_S * NS_PER_S:
+        return None
+    return predictions.proposals.placements[families.RUN_BRIEFLY]
 
 
 class Steering(Protocol):
@@ -258,12 +251,9 @@ class CandidateRuns:
         trial, family = self._trial, placement.family
         if family == MIRRORED:
             trial.enter(placement, bench=self._session.mirrored, if_wrong=_ADDS_UP)
-        elif family in families.PER_DEVICE:
-            trial.enter(placement, families.PER_DEVICE[0])
-        elif family in families.PER_PAIR:
-            trial.enter(placement, families.PER_PAIR[0])
         else:
-            trial.enter(placement)
+            splits = (families.PER_DEVICE, families.PER_PAIR)
+            trial.enter(placement, *(of[0] for of in splits if family in of))
 
     def _time_rounds(self, brief: Placement | None) -> None:
         """Time all candidates in rounds, and those that join."""
@@ -346,8 +336,7 @@ def _time_input(
 _QUARTILE = 0.674
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refined:
+class Refined(NamedTuple):
     """A candidate to run next, and the predictions that include it."""
 
     placement: Placement

@@ -3,7 +3,8 @@
 With one replica for all but the first (`SplitTraces.folded`), a family's graph is the same on two
 devices and on a thousand, at any share of the batch; sizes and costs come from the traces. In the
 simulation every device of a host has its own ops (`Repetition`), so nothing is approximated: the
-step equals that of `simulator_of` to the nanosecond.
+step equals that of a graph with all ops to the nanosecond. Where replicas have different shares,
+the graph has all of them.
 
 Memory: a bound is cheap, with a buffer for each tensor as long as an op needs it. A peak is
 replayed device by device, as in `simulator.memory`. At another batch the step is replayed in the
@@ -19,19 +20,19 @@ from enum import StrEnum
 from functools import cached_property
 from math import prod
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from placement_advisor.candidates.batch_split.data_parallel import ONE_BY_ONE, DataParallelSteps
 from placement_advisor.candidates.batch_split.mirrored_graph import ALL_GATHER, ALL_REDUCE
-from placement_advisor.candidates.batch_split.split_graph import SPREAD
+from placement_advisor.candidates.batch_split.split_graph import SPREAD, SplitGraph, SplitTraces
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.cost import collectives
 from placement_advisor.cost.batch import fit_batch_memory
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostTable
-from placement_advisor.graph.op import Role
+from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.machine.presets import hardware_figures
@@ -41,13 +42,10 @@ from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from typing import TypeAlias
 
     from numpy.typing import NDArray
 
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
-    from placement_advisor.candidates.batch_split.split_graph import SplitGraph, SplitTraces
-    from placement_advisor.graph.op import Op
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device
     from placement_advisor.machine.hierarchy import Ring
@@ -67,21 +65,6 @@ class Limit(StrEnum):
     EXCHANGE = "exchange"
     LAUNCHES = "launches"
     SHARED_WORK = "work that is not shared"
-
-
-def simulator_of(proposed: DataParallel, cluster: Cluster, rings: Sequence[Ring]) -> Simulator:
-    """Return what simulates a step whose batch is split among the devices of a cluster.
-
-    The cluster is one of as many equal ones as ``rings`` say, by level: all do the same at once,
-    and differ in what their collectives wait for alone.
-    """
-    split, placement = proposed
-    costs = roofline_by_place(split.graph, cluster)
-    last, slower = slowest_of_used(set(placement.device_of.values()), cluster, rings)
-    costs[last] = costs[last].scaled(slower)
-    costs[collectives.ALL_DEVICES] = costs_of_collectives(split.graph.ops, split, rings)
-    there = collectives.with_collectives(cluster)
-    return Simulator(split.graph, costs, there, collective_of=split.collective_of)
 
 
 def step_ns_if_wrong(
@@ -191,15 +174,11 @@ class SizedOps(NamedTuple):
     ops: Sequence[Op]
 
 
-class OpBytes(NamedTuple):
-    """The bytes that an op holds for a whole step, and those that it makes."""
+def bytes_of_ops(graph: OpGraph) -> dict[str, tuple[int, int]]:
+    """Return the bytes that each op holds for a whole step at most, and those that it makes.
 
-    stays: int
-    makes: int
-
-
-def bytes_of_ops(graph: OpGraph) -> dict[str, OpBytes]:
-    """Return what each op of a graph holds at most, by name; constants not counted."""
+    Constants are not counted.
+    """
     found = {}
     for op in graph.ops:
         if op.role is Role.CONSTANT:
@@ -210,7 +189,7 @@ def bytes_of_ops(graph: OpGraph) -> dict[str, OpBytes]:
             stays += graph.op(op.variable).parameter_bytes
         if op.role is Role.INPUT:
             stays, makes = stays + makes, 0
-        found[op.name] = OpBytes(stays, makes)
+        found[op.name] = stays, makes
     return found
 
 
@@ -221,25 +200,16 @@ class StepMemory:
         self,
         step: ScheduleArrays,
         ops: SizedOps,
-        op_bytes: Sequence[OpBytes],
+        op_bytes: Sequence[tuple[int, int]],
         constants: Constants,
         devices: Sequence[Device],
     ) -> None:
         """Take the ops of the graph that was simulated, as `DeviceFlow` does.
 
-        ``op_bytes`` has what each holds at most.
+        ``op_bytes`` has what each holds at most (`bytes_of_ops`).
         """
         self._step, self._ops, self._constants, self._devices = step, ops, constants, devices
         self._stays, self._makes = np.array(op_bytes, np.int64).reshape(-1, 2).T
-
-    @classmethod
-    def of_graph(
-        cls, step: ScheduleArrays, graph: OpGraph, batch: int, devices: Sequence[Device]
-    ) -> StepMemory:
-        """Return that of a step of a graph as it is."""
-        ops, of_op = step.arrays.ops, bytes_of_ops(graph)
-        op_bytes = [of_op[op.name] for op in ops]
-        return cls(step, SizedOps(batch, ops), op_bytes, Constants(graph), devices)
 
     def fits(self) -> bool:
         """Return whether each device has the memory for what it holds; if unknown, it has."""
@@ -344,8 +314,9 @@ def _ops_at_batch(batch: int, ops: SizedOps, other: SizedOps) -> list[Op]:
     ]
 
 
-# Where the ops of a split step come from.
-_WHOLE, _SHARE, _ADDED = range(3)
+# Where the ops of a split step come from, among the pools of `FoldedSteps`: what no trace has
+# stands last, the traces of shares between.
+_WHOLE, _FIRST_SHARE, _ADDED = 0, 1, -1
 
 
 class _OpsWithCosts(NamedTuple):
@@ -354,7 +325,7 @@ class _OpsWithCosts(NamedTuple):
     ops: Sequence[Op]
     number_of: Mapping[str, int]
     cost_ns: Mapping[str, Ints]
-    op_bytes: Mapping[str, OpBytes]
+    op_bytes: Mapping[str, tuple[int, int]]
 
 
 class FoldedSteps:
@@ -363,9 +334,8 @@ class FoldedSteps:
     def __init__(self, host: Cluster) -> None:
         """Take the host with all of its devices."""
         self._host = host
-        self._steps: dict[int, DataParallelSteps] = {}
-        self._of_hosts: dict[bool, DataParallelSteps] = {}
-        self._structures: dict[tuple[str, bool, int, int | None], _FoldedGraph | NotApplicable] = {}
+        self._steps: dict[tuple[object, ...], DataParallelSteps] = {}
+        self._structures: dict[tuple[object, ...], _FoldedGraph | NotApplicable] = {}
         self._priced: dict[int, tuple[OpGraph, _OpsWithCosts]] = {}
 
     def simulated(
@@ -375,22 +345,14 @@ class FoldedSteps:
 
         ``rings`` say of how many hosts that is one, by level.
         """
-        on_hosts, replicas = len(rings) > 1, len(traces.wiring.made)
-        steps = self._steps.setdefault(replicas, DataParallelSteps(traces))
+
+        def propose(steps: DataParallelSteps) -> DataParallel | NotApplicable:
+            proposed = steps.propose_on_hosts if len(rings) > 1 else steps.propose
+            return proposed(family, cluster.devices, collectives.ALL_DEVICES)
+
         # Where variables are spread alone, further devices have more than a replica like the last.
-        key = family, on_hosts, replicas, len(cluster.devices) if family == SPREAD else None
-        if key not in self._structures:
-            propose = steps.propose_on_hosts if on_hosts else steps.propose
-            answer = propose(family, cluster.devices, collectives.ALL_DEVICES)
-            self._structures[key] = (
-                answer
-                if isinstance(answer, NotApplicable)
-                else _FoldedGraph(answer, self._host, steps, family, on_hosts)
-            )
-        structure = self._structures[key]
-        if isinstance(structure, NotApplicable):
-            return structure
-        return self._step(structure, traces, cluster, rings)
+        key = family, len(cluster.devices) if family == SPREAD else None
+        return self._simulated(key, family, propose, traces, cluster, rings)
 
     def laid_out(
         self, within: Placement, traces: SplitTraces, cluster: Cluster, rings: Sequence[Ring]
@@ -399,30 +361,53 @@ class FoldedSteps:
 
         ``rings`` say of how many hosts with a replica each that is one, by level.
         """
-        on_hosts = len(rings) > 1
-        steps = self._of_hosts.setdefault(on_hosts, DataParallelSteps(traces))
-        key = within.family, on_hosts, 1, len(cluster.devices)
-        if key not in self._structures:
-            host = {name: name for name in cluster.place_names()}
-            answer = steps.laid_out(within, [host], collectives.ALL_DEVICES)
-            self._structures[key] = _FoldedGraph(answer, self._host, steps, ONE_BY_ONE, on_hosts)
-        structure = self._structures[key]
-        assert not isinstance(structure, NotApplicable)
-        return self._step(structure, traces, cluster, rings)
+        host = {name: name for name in cluster.place_names()}
+        found = self._simulated(
+            (within.family, len(cluster.devices)),
+            ONE_BY_ONE,
+            lambda steps: steps.laid_out(within, [host], collectives.ALL_DEVICES),
+            traces,
+            cluster,
+            rings,
+        )
+        assert not isinstance(found, NotApplicable)
+        return found
 
-    def _step(
-        self, structure: _FoldedGraph, traces: SplitTraces, cluster: Cluster, rings: Sequence[Ring]
-    ) -> FoldedStep:
+    def _simulated(
+        self,
+        key: tuple[str, int | None],
+        family: str,
+        propose: Callable[[DataParallelSteps], DataParallel | NotApplicable],
+        traces: SplitTraces,
+        cluster: Cluster,
+        rings: Sequence[Ring],
+    ) -> FoldedStep | NotApplicable:
+        """Simulate what is proposed; graphs are kept by ``key`` and by the shares of replicas."""
+        on_hosts, sizes, wiring = len(rings) > 1, sorted(traces.shares), traces.wiring
+        share_of = tuple(sizes.index(wiring.shares[replica]) for replica in wiring.made)
+        alike = bool(wiring.plan.merged), len(sizes), share_of
+        steps = self._steps.setdefault(alike, DataParallelSteps(traces))
+        if (alike, on_hosts, key) not in self._structures:
+            answer = propose(steps)
+            self._structures[alike, on_hosts, key] = (
+                answer
+                if isinstance(answer, NotApplicable)
+                else _FoldedGraph(answer, self._host, steps, family, on_hosts, share_of)
+            )
+        structure = self._structures[alike, on_hosts, key]
+        if isinstance(structure, NotApplicable):
+            return structure
+
         def sized(other: SplitTraces) -> SizedOps:
             return structure.sized(self._pools(structure, other), other)
 
         pools = self._pools(structure, traces)
-        return structure.step(pools, traces, cluster, rings)._replace(sized=sized)
+        return structure.step(pools, sized, traces, cluster, rings)
 
     def _pools(self, structure: _FoldedGraph, traces: SplitTraces) -> Sequence[_OpsWithCosts]:
+        shares = (self._of_trace(share) for _, share in sorted(traces.shares.items()))
         added = OpGraph(structure.added(traces).values(), [])
-        share = traces.replicas[0]
-        return self._of_trace(traces.whole), self._of_trace(share), self._price(added)
+        return self._of_trace(traces.whole), *shares, self._price(added)
 
     def _of_trace(self, graph: OpGraph) -> _OpsWithCosts:
         # Graphs are kept, so that no other one gets its identity.
@@ -453,6 +438,7 @@ class _FoldedGraph:
         steps: DataParallelSteps,
         family: str,
         on_hosts: bool,
+        share_of: Sequence[int],
     ) -> None:
         self._split, placement = proposed
         self._steps, self._family, self._on_hosts = steps, family, on_hosts
@@ -466,10 +452,11 @@ class _FoldedGraph:
         self._device = self._simulator.devices_of(placement)
         source = self._split.source
         self._origin = [
-            (_ADDED, op.name)
-            if op.name not in source
-            else (_WHOLE if source[op.name][0] is None else _SHARE, source[op.name][1])
+            (_WHOLE if replica is None else _FIRST_SHARE + share_of[replica], name)
+            if op.name in source
+            else (_ADDED, op.name)
             for op in self._simulator.ops
+            for replica, name in [source.get(op.name, (None, ""))]
         ]
 
     def added(self, traces: SplitTraces) -> Mapping[str, Op]:
@@ -479,24 +466,26 @@ class _FoldedGraph:
     def step(
         self,
         pools: Sequence[_OpsWithCosts],
+        sized: Callable[[SplitTraces], SizedOps],
         traces: SplitTraces,
         cluster: Cluster,
         rings: Sequence[Ring],
     ) -> FoldedStep:
-        sized = self.sized(pools, traces)
+        ops = self.sized(pools, traces)
         like_last = traces.wiring.like_last
         cost_ns = self._cost_ns(pools, like_last, cluster, rings)
         repetition = replace(self._repetition, times=like_last) if like_last > 1 else None
-        simulator = self._simulator.resized(sized.ops, cost_ns)
+        simulator = self._simulator.resized(ops.ops, cost_ns)
         outline = simulator.outline(self._device, repetition)
         held = StepMemory(
             outline,
-            sized,
+            ops,
             [pools[pool].op_bytes[name] for pool, name in self._origin],
             self._constants,
             cluster.devices,
         )
-        return FoldedStep(outline, held, step_ns_if_wrong(simulator, self._device, repetition))
+        if_wrong = step_ns_if_wrong(simulator, self._device, repetition)
+        return FoldedStep(outline, held, if_wrong, sized)
 
     def sized(self, pools: Sequence[_OpsWithCosts], traces: SplitTraces) -> SizedOps:
         ops = [op for pool in pools for op in pool.ops]
@@ -505,7 +494,7 @@ class _FoldedGraph:
 
     def _number(self, pools: Sequence[_OpsWithCosts]) -> Ints:
         """Return the number that each op has where those of all pools stand one after the other."""
-        first = np.cumsum([0, *(len(pool.ops) for pool in pools)]).tolist()
+        first = np.cumsum([0, *(len(pool.ops) for pool in pools[:-1])]).tolist()
         numbers = [first[pool] + pools[pool].number_of[name] for pool, name in self._origin]
         return np.array(numbers, np.int64)
 
@@ -551,11 +540,10 @@ class _FoldedGraph:
 class FoldedStep(NamedTuple):
     """A simulated step, what its devices hold, and its ops as other traces have them, by number.
 
-    There are no others where shares differ. ``if_wrong`` says how long the step takes if costs are
-    wrong.
+    ``if_wrong`` says how long the step takes if costs are wrong.
     """
 
     outline: ScheduleArrays
     memory: StepMemory
     if_wrong: StepNsIfWrong
-    sized: Callable[[SplitTraces], SizedOps] | None = None
+    sized: Callable[[SplitTraces], SizedOps]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from placement_advisor.analysis import target_costs
-from placement_advisor.analysis.progress import Stage
+from placement_advisor.analysis.progress import AnalysisProgress, Stage
 from placement_advisor.candidates import references
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.plan import SPLIT, share_folder
@@ -19,22 +19,18 @@ from placement_advisor.cost.table import CostBasis, CostSource, CostTable
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.files.contract import ByName, Positive, Text, What
 from placement_advisor.testbed import cost_measurement
-from placement_advisor.testbed.benchmark import Benchmark
+from placement_advisor.testbed.benchmark import Benchmark, ProgressReporter
 from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
-from placement_advisor.testbed.testbed import STEP, Testbed
+from placement_advisor.testbed.testbed import STEP, ProcessLauncher, Testbed
 from placement_advisor.tf.answers import TracedSplit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from placement_advisor.analysis.progress import AnalysisProgress
     from placement_advisor.analysis.tracing import AnalysisRequest
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.processes.children import Child
-    from placement_advisor.testbed.benchmark import ProgressReporter
-    from placement_advisor.testbed.testbed import ProcessLauncher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +140,7 @@ def assume_costs(request: AnalysisRequest, target: target_costs.TargetHardware |
             doubt=target_costs.assumed_uncertainty(costs, cluster),
         )
     call = request.traced.python_call
-    if call is not None and prices.source is CostSource.ASSUMED:
+    if call is not None and prices.is_assumed:
         unknown = f"{call} calls Python, and how long that takes is not known: nothing ran"
         prices = replace(prices, notes=(*prices.notes, unknown))
     return costs_from(request, prices)

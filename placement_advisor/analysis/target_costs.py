@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.cost.table import ASSUMED_WITHIN, CostSource
+from placement_advisor.cost.table import ASSUMED_WITHIN, CostSource, CostTable
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import COST_FREE_ROLES
 from placement_advisor.machine.cluster_file import load_cluster
@@ -27,7 +27,6 @@ from placement_advisor.units import format_share
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.tf.answers import Traced
@@ -96,6 +95,11 @@ class StepCosts:
     source: CostSource
     doubt: CostUncertainty
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_assumed(self) -> bool:
+        """Whether they rest on figures of devices alone."""
+        return self.source is CostSource.ASSUMED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from placement_advisor.candidates import towers
 from placement_advisor.candidates.batch_split.plan import shares_of
@@ -20,7 +20,7 @@ from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.step_growth import TIMES, GrowingStep, StepGrowth
 from placement_advisor.tf import answers
 from placement_advisor.tf.calls import splitter, tracer
-from placement_advisor.tf.load.model_source import SourceKind, source_kind
+from placement_advisor.tf.load.model_source import ModelSource, SourceKind, source_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.testbed.benchmark import ProgressReporter
-    from placement_advisor.tf.load.model_source import ModelSource
 
+
+T = TypeVar("T")
 
 _HINTS = {
     calls.FailureCause.CRASHED: (
@@ -184,9 +185,16 @@ def split_batch(
             continue
         watcher.working("splitting the batch", 0, 1)
         folder = None if bundle is None else bundle / families[0]
-        found[families] = _split_by_families(
-            loader, families, samples, folder, options.source.time_limit_s, weak=weak
-        )
+        if folder is not None:
+            folder.mkdir()
+        split = split_among(loader, samples, folder, options.source.time_limit_s, weak=weak)
+        if families == PER_PAIR and isinstance(split, answers.TracedSplit):
+            graphs, weak_graphs = (
+                {towers.BATCH_TOWERS: replace(of[BATCH], family=towers.BATCH_TOWERS)} if of else {}
+                for of in (split.graphs, split.weak)
+            )
+            split = replace(split, graphs=graphs, weak=weak_graphs)
+        found[families] = split
     return found
 
 
@@ -202,9 +210,7 @@ def growth_of(
         return None
     larger: dict[int, OpGraph] = {}
     for times in TIMES:
-        answer = loader.call(splitter.trace_repeated, times, time_limit_s=time_limit_s)
-        if isinstance(answer, calls.CallFailure):
-            return BatchSplitError(f"tracing {times} times its batch failed: {answer.message}")
+        answer = trace_repeated(loader, times, time_limit_s)
         if isinstance(answer, BatchSplitError):
             return answer
         larger[times] = answer
@@ -212,6 +218,19 @@ def growth_of(
         return StepGrowth(traced.graph, batch, larger)
     except BatchSplitError as error:
         return error
+
+
+def trace_repeated(loader: Child, times: int, time_limit_s: float) -> OpGraph | BatchSplitError:
+    """Return the traced step with so many times its batch, or why there is none."""
+    answer = loader.call(splitter.trace_repeated, times, time_limit_s=time_limit_s)
+    return or_error(answer, f"tracing {times} times its batch")
+
+
+def or_error(answer: T | BatchSplitError | calls.CallFailure, doing: str) -> T | BatchSplitError:
+    """Return an answer of the loader, or why it failed to do it."""
+    if isinstance(answer, calls.CallFailure):
+        return BatchSplitError(f"{doing} failed: {answer.message}")
+    return answer
 
 
 def _samples_per_replica(
@@ -235,27 +254,6 @@ def _samples_per_replica(
     return shares_of(traced.batch_size, ratios)
 
 
-def _split_by_families(
-    loader: Child,
-    families: tuple[str, ...],
-    samples: tuple[int, ...],
-    folder: Path | None,
-    time_limit_s: float,
-    *,
-    weak: bool,
-) -> answers.TracedSplit | BatchSplitError:
-    if folder is not None:
-        folder.mkdir()
-    answer = split_among(loader, samples, folder, time_limit_s, weak=weak)
-    if families == PER_PAIR and isinstance(answer, answers.TracedSplit):
-        graphs, weak_graphs = (
-            {towers.BATCH_TOWERS: replace(of[BATCH], family=towers.BATCH_TOWERS)} if of else {}
-            for of in (answer.graphs, answer.weak)
-        )
-        return replace(answer, graphs=graphs, weak=weak_graphs)
-    return answer
-
-
 def split_among(
     loader: Child,
     samples: tuple[int, ...],
@@ -267,9 +265,7 @@ def split_among(
     """Return the traced step with so many samples for each replica, or why there is none."""
     where = None if folder is None else str(folder)
     answer = loader.call(splitter.split_workload, samples, where, weak, time_limit_s=time_limit_s)
-    if isinstance(answer, calls.CallFailure):
-        return BatchSplitError(f"splitting it failed: {answer.message}")
-    return answer
+    return or_error(answer, "splitting it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,10 +26,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor import defaults, units
-from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun
+from placement_advisor.analysis.analysis_result import AdviceVerdict, Candidate, NextRun
 from placement_advisor.analysis.reasons import doubt_text, speedup_of, speedup_text, unsure_reason
 from placement_advisor.candidates.families import WORST_CASE_FAMILIES
 from placement_advisor.defaults import AS_WRITTEN
@@ -40,7 +40,6 @@ from placement_advisor.solvers.step_search import FAMILY as SEARCHED
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.simulator.schedule import Transfer
     from placement_advisor.simulator.sensitivity import PredictedRatio
 
@@ -51,31 +50,32 @@ _MORE = "--resume --rounds"
 _MUST_WIN = units.format_share(1 - defaults.WORTHWHILE_RATIO)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoreRounds:
-    """So many rounds in addition would settle it; None if no number of them would."""
+class NextExperiment(NamedTuple):
+    """What would settle a verdict: the end of a sentence, and how many rounds more, if it is these.
 
-    count: int | None
+    In the words ``{how}`` stands for the run that would tell more, ``{takes}`` for how long it is.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class RealRun:
-    """Running steps at all would settle it."""
+    words: str
+    rounds: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WithoutPython:
-    """Running steps that call no Python: those that do cannot be placed and run."""
+REAL_RUN = NextExperiment("a real run{how} would settle it")
+# Steps that call Python cannot be placed and run.
+WITHOUT_PYTHON = NextExperiment("a step without Python could run, which would settle it")
+# On devices that are not here, of which a profile was given or not.
+RECORDED_ELSEWHERE = NextExperiment("a run on such devices would settle it")
+ELSEWHERE = NextExperiment(f"{RECORDED_ELSEWHERE.words}, a profile recorded there (--costs) may")
+QUIETER_MACHINE = NextExperiment(
+    f"the ratio is too near {defaults.WORTHWHILE_RATIO} for more rounds to help: only a quieter "
+    "machine would settle it"
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunElsewhere:
-    """Running steps on devices that are not here; ``is_recorded``: a profile of them was given."""
-
-    is_recorded: bool
-
-
-NextExperiment = MoreRounds | RealRun | WithoutPython | RunElsewhere
+def more_rounds(count: int) -> NextExperiment:
+    """Return that so many rounds in addition would settle it."""
+    how = f"{_MORE} {count}{{takes}}"
+    return NextExperiment(f"more rounds ({how}) or a quieter machine would settle it", count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,42 +95,27 @@ class RerunEstimate:
         return self.fixed_s + rounds * (self.round_s or 0.0)
 
 
-def rounds_to_settle(comparison: measurements.Comparison) -> MoreRounds:
-    """Return how many more would get the interval to one side of the worthwhile ratio."""
+def rounds_to_settle(comparison: measurements.Comparison) -> NextExperiment:
+    """Return how many rounds more would get the interval to one side of the worthwhile ratio."""
     ratio = comparison.ratio
     distance = abs(ratio.median - defaults.WORTHWHILE_RATIO)
     reach = max(ratio.high - ratio.median, ratio.median - ratio.low)
     if reach**2 * comparison.rounds > distance**2 * MAX_ROUNDS_TO_ADVISE:
-        return MoreRounds(count=None)
+        return QUIETER_MACHINE
     rounds = ceil(comparison.rounds * (reach / distance) ** 2)
-    return MoreRounds(count=max(rounds - comparison.rounds, comparison.rounds))
+    return more_rounds(max(rounds - comparison.rounds, comparison.rounds))
 
 
 def next_experiment_text(settling: NextExperiment | None, again: RerunEstimate | None) -> str:
     """Return what would settle it as the end of a sentence; nothing if nothing is known to."""
-    run = next_run(settling, again)
-    takes = "" if run is None else f", about {units.format_duration(run.takes_ns / units.NS_PER_S)}"
-    match settling:
-        case None:
-            return ""
-        case RealRun():
-            can_run = again is not None and again.round_s is not None
-            how = f" ({run.change}{takes})" if run is not None and can_run else ""
-            return f"; a real run{how} would settle it"
-        case WithoutPython():
-            return "; a step without Python could run, which would settle it"
-        case RunElsewhere(is_recorded=True):
-            return "; a run on such devices would settle it"
-        case RunElsewhere():
-            return "; a run on such devices would settle it, a profile recorded there (--costs) may"
-        case MoreRounds(count=None):
-            return (
-                f"; the ratio is too near {defaults.WORTHWHILE_RATIO} for more rounds to help: "
-                "only a quieter machine would settle it"
-            )
-        case MoreRounds(count=rounds):
-            how = f"{_MORE} {rounds}{takes}"
-            return f"; more rounds ({how}) or a quieter machine would settle it"
+    if settling is None:
+        return ""
+    run, how, takes = next_run(settling, again), "", ""
+    if run is not None:
+        takes = f", about {units.format_duration(run.takes_ns / units.NS_PER_S)}"
+        can_run = again is not None and again.round_s is not None
+        how = f" ({run.change}{takes})" if can_run else ""
+    return f"; {settling.words.format(how=how, takes=takes)}"
 
 
 def next_run(settling: NextExperiment | None, again: RerunEstimate | None) -> NextRun | None:
@@ -139,8 +124,8 @@ def next_run(settling: NextExperiment | None, again: RerunEstimate | None) -> Ne
         return None
     if again.left_out is not None:
         rounds, change = defaults.ROUNDS, f"without {again.left_out}"
-    elif isinstance(settling, MoreRounds) and settling.count is not None:
-        rounds, change = settling.count, f"with {_MORE} {settling.count}"
+    elif settling is not None and settling.rounds is not None:
+        rounds, change = settling.rounds, f"with {_MORE} {settling.rounds}"
     else:
         return None
     return NextRun(change=change, takes_ns=round(again.takes_s(rounds) * units.NS_PER_S))
@@ -255,17 +240,18 @@ class VerdictDecision:
 def rule_unfit(alone: Candidate, splits: Sequence[Candidate]) -> VerdictDecision:
     """Rule on a step that one device does not hold: fewest devices that do, then the fastest."""
     assert alone.failure is not None
+    ruling = VerdictDecision(
+        verdict=AdviceVerdict.CANNOT_FIT,
+        says="no split was found that fits",
+        because=alone.failure.message,
+    )
     fitting = [
         (c, c.placement, c.predicted)
         for c in splits
         if c.failure is None and c.placement is not None and c.predicted is not None
     ]
     if not fitting:
-        return VerdictDecision(
-            verdict=AdviceVerdict.CANNOT_FIT,
-            says="no split was found that fits",
-            because=alone.failure.message,
-        )
+        return ruling
     best, placement, predicted = min(
         fitting, key=lambda entry: (len(set(entry[1].device_of.values())), entry[2].step_ns)
     )
@@ -275,24 +261,23 @@ def rule_unfit(alone: Candidate, splits: Sequence[Candidate]) -> VerdictDecision
         for device, size in predicted.peak_memory_bytes.items()
         if device in used
     )
-    return VerdictDecision(
-        verdict=AdviceVerdict.CANNOT_FIT,
+    return replace(
+        ruling,
         says=f"the smallest split that fits is {best.name} on {len(used)} devices, "
         f"{units.format_ns(predicted.step_ns)}, peak memory {peaks}",
         split=best,
-        because=alone.failure.message,
     )
 
 
 def rule_measured(
-    alone: Candidate | None,
+    alone: Candidate,
     splits: Sequence[Candidate],
     to_beat: Sequence[int] | None,
     is_proved: bool,
     hosts: Collection[str],
 ) -> VerdictDecision:
     """Rule on splits that ran; ``to_beat`` are steps as they are, of as many in each round."""
-    if alone is None or alone.failure is not None or alone.measured is None:
+    if alone.failure is not None or alone.measured is None:
         return cannot_tell("single has no measurement to compare with")
     tried = [
         (c, c.measured, c.comparison)
@@ -341,16 +326,18 @@ def _rule_faster(
     among: int,
 ) -> VerdictDecision:
     """Rule on splits that beat the single device, the fastest first."""
-    rulings = [
-        _against_as_is(candidate, run, comparison.speedup, to_beat, among=among)
-        if to_beat
-        else VerdictDecision(
+    beating = [
+        VerdictDecision(
             verdict=AdviceVerdict.SPLIT,
             says=f"{candidate.name}, {speedup_text(comparison.speedup)}",
             split=candidate,
             speedup=comparison.speedup,
         )
-        for candidate, run, comparison in faster
+        for candidate, _, comparison in faster
+    ]
+    rulings = [
+        _against_as_is(ruling, run, to_beat, among=among) if to_beat else ruling
+        for ruling, (_, run, _) in zip(beating, faster, strict=True)
     ]
     won = [
         (entry, ruling)
@@ -367,53 +354,44 @@ def _rule_faster(
 
 
 def _against_as_is(
-    best: Candidate,
-    run: measurements.Measurement,
-    speedup: measurements.Interval,
-    as_is: Sequence[int],
-    *,
-    among: int,
+    ruling: VerdictDecision, run: measurements.Measurement, as_is: Sequence[int], *, among: int
 ) -> VerdictDecision:
     """Rule on a split that beats the single device: it must beat the unmodified step as well.
 
-    ``as_is`` has as many of its steps in each round, ``among`` is the number of splits that it was
-    chosen from.
+    ``ruling`` is what holds then. ``as_is`` has as many of its steps in each round, ``among`` is
+    the number of splits that it was chosen from.
     """
+    assert ruling.split is not None
     each = len(as_is) // len(run.rounds)
     turns = [as_is[i * each : (i + 1) * each] for i in range(len(run.rounds))]
     comparison = measurements.compare(AS_IS, turns, run.rounds, among=among)
     verdict = measurements.Verdict.INCONCLUSIVE if comparison is None else comparison.verdict
-    says = f"{best.name}, {speedup_text(speedup)}"
     if verdict is measurements.Verdict.FASTER:
-        return VerdictDecision(verdict=AdviceVerdict.SPLIT, says=says, split=best, speedup=speedup)
+        return ruling
     if verdict is measurements.Verdict.SLOWER:
-        return VerdictDecision(
+        return replace(
+            ruling,
             verdict=AdviceVerdict.STAY_SINGLE,
-            says=f"best split is {says}, which does not beat the step as it is",
-            split=best,
-            speedup=speedup,
-            because=f"{best.name} beats single as the advisor runs it, "
+            says=f"best split is {ruling.says}, which does not beat the step as it is",
+            because=f"{ruling.split.name} beats single as the advisor runs it, "
             f"but not the unmodified step by the {_MUST_WIN} that a split must win",
         )
-    return VerdictDecision(
+    return replace(
+        ruling,
         verdict=AdviceVerdict.CANNOT_TELL,
-        says=f"{says} over single, but not clearly faster than the step as it is",
-        split=best,
-        speedup=speedup,
-        settling=MoreRounds(count=run.round_count),
+        says=f"{ruling.says} over single, but not clearly faster than the step as it is",
+        settling=more_rounds(run.round_count),
     )
 
 
 def rule_simulated(
-    alone: Candidate | None,
+    alone: Candidate,
     splits: Sequence[Candidate],
     is_proved: bool,
     settling: NextExperiment,
     hosts: Collection[str],
 ) -> VerdictDecision:
     """Rule on splits that did not run; ``settling`` is what would tell more."""
-    if alone is None or alone.predicted is None:
-        return cannot_tell("single has no prediction to compare with")
     tried = [
         (c, c.predicted_ratio)
         for c in splits
@@ -453,7 +431,8 @@ def _nothing_tried(splits: Sequence[Candidate], done: str, is_proved: bool) -> V
     """Rule where there is no split to judge; see the module for why only a proof decides then."""
     if is_proved:
         return VerdictDecision(verdict=AdviceVerdict.STAY_SINGLE, says="no split was tried")
-    if splits and all(map(is_not_applicable, splits)):
+    absent = measurements.FailureKind.NOT_APPLICABLE
+    if splits and all(failed_by(split, absent) for split in splits):
         return cannot_tell("no split of this graph was found to try")
     return cannot_tell(f"no split was {done} to compare with single")
 
@@ -500,9 +479,6 @@ def cannot_tell(says: str) -> VerdictDecision:
     return VerdictDecision(verdict=AdviceVerdict.CANNOT_TELL, says=says)
 
 
-def is_not_applicable(candidate: Candidate) -> bool:
-    """Say whether the family of a candidate has nothing to propose for this graph."""
-    return (
-        candidate.failure is not None
-        and candidate.failure.kind is measurements.FailureKind.NOT_APPLICABLE
-    )
+def failed_by(candidate: Candidate, kind: measurements.FailureKind) -> bool:
+    """Say whether a candidate has no result for this reason."""
+    return candidate.failure is not None and candidate.failure.kind is kind

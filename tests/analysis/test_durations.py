@@ -25,11 +25,13 @@ from placement_advisor.analysis.progress import (
     usual_stage_s,
 )
 from placement_advisor.analysis.verdict import (
-    MoreRounds,
-    RealRun,
+    ELSEWHERE,
+    QUIETER_MACHINE,
+    REAL_RUN,
+    RECORDED_ELSEWHERE,
+    WITHOUT_PYTHON,
     RerunEstimate,
-    RunElsewhere,
-    WithoutPython,
+    more_rounds,
     next_experiment_text,
     next_run,
 )
@@ -193,71 +195,61 @@ def test_again_takes_what_was_seen_but_for_rounds_and_a_calibration():
 # 40 s beside rounds of 2 s.
 RAN = RerunEstimate(fixed_s=40.0, round_s=2.0)
 NOT_RUN = RerunEstimate(fixed_s=40.0, round_s=2.0, left_out="--quick")
-ELSEWHERE = RerunEstimate(fixed_s=30.0, round_s=None, left_out="--quick")
+NOT_HERE = RerunEstimate(fixed_s=30.0, round_s=None, left_out="--quick")
 S = 1_000_000_000
+IN_FULL = NextRun(change="without --quick", takes_ns=70 * S)
 
 
 @pytest.mark.parametrize(
-    ("settling", "again", "words"),
+    ("settling", "again", "words", "run"),
     [
         # 40 + 130 * 2 s
         (
-            MoreRounds(count=130),
+            more_rounds(130),
             RAN,
             "; more rounds (--resume --rounds 130, about 5 min) or a quieter machine would settle "
             "it",
+            NextRun(change="with --resume --rounds 130", takes_ns=300 * S),
         ),
         (
-            MoreRounds(count=130),
+            more_rounds(130),
             None,
             "; more rounds (--resume --rounds 130) or a quieter machine would settle it",
+            None,
         ),
         (
-            MoreRounds(count=None),
+            QUIETER_MACHINE,
             RAN,
             "; the ratio is too near 0.97 for more rounds to help: only a quieter machine would "
             "settle it",
+            None,
         ),
         # 40 + 15 * 2 s
-        (RealRun(), NOT_RUN, "; a real run (without --quick, about 70 s) would settle it"),
-        (RealRun(), None, "; a real run would settle it"),
+        (REAL_RUN, NOT_RUN, "; a real run (without --quick, about 70 s) would settle it", IN_FULL),
+        (REAL_RUN, None, "; a real run would settle it", None),
         # The same command without --quick would tell more, and run nothing either.
-        (WithoutPython(), NOT_RUN, "; a step without Python could run, which would settle it"),
+        (
+            WITHOUT_PYTHON,
+            NOT_RUN,
+            "; a step without Python could run, which would settle it",
+            IN_FULL,
+        ),
         # What is not here cannot run, but be looked at for longer.
         (
-            RunElsewhere(is_recorded=False),
             ELSEWHERE,
+            NOT_HERE,
             "; a run on such devices would settle it, a profile recorded there (--costs) may",
-        ),
-        (RunElsewhere(is_recorded=True), None, "; a run on such devices would settle it"),
-        (None, RAN, ""),
-    ],
-)
-def test_what_settles_it_is_said_with_how_long_it_takes(settling, again, words):
-    assert next_experiment_text(settling, again) == words
-
-
-@pytest.mark.parametrize(
-    ("settling", "again", "run"),
-    [
-        (
-            MoreRounds(count=130),
-            RAN,
-            NextRun(change="with --resume --rounds 130", takes_ns=300 * S),
-        ),
-        (RealRun(), NOT_RUN, NextRun(change="without --quick", takes_ns=70 * S)),
-        # A verdict that is simulated is worth a run though nothing is in doubt.
-        (None, NOT_RUN, NextRun(change="without --quick", takes_ns=70 * S)),
-        (
-            RunElsewhere(is_recorded=False),
-            ELSEWHERE,
             NextRun(change="without --quick", takes_ns=30 * S),
         ),
-        (MoreRounds(count=None), RAN, None),
-        (None, RAN, None),
-        (MoreRounds(count=130), None, None),
+        (RECORDED_ELSEWHERE, None, "; a run on such devices would settle it", None),
+        # A verdict that is simulated is worth a run though nothing is in doubt.
+        (None, NOT_RUN, "", IN_FULL),
+        (None, RAN, "", None),
     ],
 )
-def test_the_next_run_is_one_that_would_tell_more(settling, again, run):
+def test_what_settles_it_and_the_next_run_are_said_with_how_long_it_takes(
+    settling, again, words, run
+):
     assert defaults.ROUNDS == 15
+    assert next_experiment_text(settling, again) == words
     assert next_run(settling, again) == run

@@ -11,7 +11,6 @@ from placement_advisor.analysis.machine_scaling import (
     HardwareComparison,
     Knee,
     MachineScaling,
-    OneDevice,
     ScaledStep,
     Scaling,
     SimulatedStep,
@@ -81,7 +80,7 @@ MACHINE = MachineScaling(
         replace(scaled(8, 2.4, Scaling.STRONG), used=4, verdict=AdviceVerdict.SPLIT),
     ),
     steps=(SimulatedStep(Scaling.WEAK, "batch", 2, 128, 110_000_000, False),),
-    alone=(OneDevice(64, 100_000_000, True), OneDevice(128, 200_000_000, False)),
+    alone=(ONE, replace(ONE, samples=128, step_ns=200_000_000, fits=False)),
     memory=(
         FamilyMemory("single", 1, 3_000_000_000, 340),
         FamilyMemory("batch", 8, 3_680_000_000, 0),

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated_splits import simulated
+from simulated_splits import simulated, simulator_of
 from split_steps import (
     split_towers,
     split_training,
@@ -15,7 +15,7 @@ from split_steps import (
 
 from placement_advisor.analysis.compare_hardware import HostTraces, scaled_machine
 from placement_advisor.analysis.machine_scaling import Excess, Scaling
-from placement_advisor.analysis.scaled_steps import FoldedSteps, simulator_of, slowest_of
+from placement_advisor.analysis.scaled_steps import FoldedSteps, slowest_of
 from placement_advisor.analysis.target_costs import speedup_within
 from placement_advisor.candidates import pipeline, towers
 from placement_advisor.candidates.batch_split.data_parallel import (
@@ -30,7 +30,6 @@ from placement_advisor.cost.collectives import ALL_DEVICES, between_hosts, ring_
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.machine.devices import Sharing
 from placement_advisor.machine.hierarchy import NcclProtocol, Ring, read_machine
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.simulator.simulator import Simulator
@@ -80,23 +79,6 @@ def test_one_host_steps_as_all_of_them_do(traces, family, hosts, host, levels):
     expected = step_of(traces.weak(len(devices)), family, replace(whole, devices=devices), rings)
     found = step_of(traces.weak(len(one.devices)), family, one, rings, on_hosts=True)
     assert found.step_ns == expected.step_ns
-
-
-def test_a_step_loses_a_share_of_collectives_beside_kernels():
-    cluster = read_hardware("2xV100-NVLink")
-    losses = [replace(cluster, sharing=Sharing(exchange_loss=loss)) for loss in (0, 0.5, 1)]
-    traces, ring = split_towers().weak(2), ring_of_devices(cluster)
-    free, half, whole = (step_of(traces, ONE_BY_ONE, each, (ring,)) for each in losses)
-    is_collective = free.place == free.places.index(ALL_DEVICES)
-    # Of two equal devices the last one is the slower one, and ends last.
-    kernels, collectives = free.run_ns[free.place == 1], free.run_ns[is_collective]
-    beside_ns = sum(
-        max(0, min(end, last) - max(start, first))
-        for start, end in kernels.tolist()
-        for first, last in collectives.tolist()
-    )
-    assert 0 < beside_ns <= whole.step_ns - free.step_ns
-    assert half.step_ns - free.step_ns == pytest.approx((whole.step_ns - free.step_ns) / 2, abs=1)
 
 
 @pytest.mark.parametrize("family", FAMILIES[:3])
@@ -290,11 +272,11 @@ def rows(outline):
     return sorted(runs), sorted(copies)
 
 
-def shared_by(traces, count, of_samples):
-    """Return the traces with two samples for each of so many replicas."""
-    wiring = replace(traces.wiring, shares=(2,) * count)
-    whole, share = large(of_samples(2 * count)), large(of_samples(2))
-    return replace(traces, whole=whole, shares={2: share}, wiring=wiring)
+def shared_by(traces, shares, of_samples):
+    """Return the traces with so many samples for each replica."""
+    whole, wiring = large(of_samples(sum(shares))), replace(traces.wiring, shares=shares)
+    by_samples = {samples: large(of_samples(samples)) for samples in shares}
+    return replace(traces, whole=whole, shares=by_samples, wiring=wiring)
 
 
 @pytest.mark.parametrize(
@@ -316,7 +298,9 @@ def test_each_share_is_simulated_as_if_all_ops_were_made(
     for count in (2, len(host.devices)):
         cluster = host.with_devices(host.device_names()[:count])
         rings = [ring_of_devices(cluster), *([FOUR_HOSTS] if hosts > 1 else [])]
-        for sized in (traces.weak(count), shared_by(traces, count, of_samples)):
+        even, uneven = (2,) * count, (3, *(2,) * (count - 1))
+        shared = [shared_by(traces, shares, of_samples) for shares in (even, uneven)]
+        for sized in (traces.weak(count), *shared):
             steps = DataParallelSteps(sized)
             propose = steps.propose_on_hosts if hosts > 1 else steps.propose
             proposed = propose(family, cluster.devices, ALL_DEVICES)

@@ -39,7 +39,9 @@ from pathlib import Path
 from statistics import correlation, fmean, median, quantiles
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from placement_advisor.analysis.scaled_steps import simulator_of, slowest_of
+from simulated_splits import simulator_of
+
+from placement_advisor.analysis.scaled_steps import slowest_of
 from placement_advisor.analysis.target_costs import speedup_within
 from placement_advisor.candidates.batch_split.data_parallel import (
     ONE_BY_ONE,

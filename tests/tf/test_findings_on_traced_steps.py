@@ -14,9 +14,12 @@ from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.analysis.findings import scope_rules
 from placement_advisor.analysis.findings.evidence import YOUR_SPLIT, Evidence, SplitFinding
 from placement_advisor.analysis.findings.rules import RULES, find_all
+from placement_advisor.analysis.runs import RunResults
+from placement_advisor.analysis.target_costs import MEASURED_UNCERTAINTY, StepCosts
 from placement_advisor.candidates.families import propose
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.cost.table import CostSource
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.simulator.simulator import Simulator
@@ -148,7 +151,7 @@ def with_growth(evidence, at, batch):
     found = evidence(at(batch))
     larger = {times: evidence(at(batch * times)).graph for times in TIMES}
     growth = StepGrowth(found.graph, batch, larger)
-    return replace(found, growing=GrowingStep(growth, found.costs, found.cluster))
+    return replace(found, growing=GrowingStep(growth, found.prices.costs, found.cluster))
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +165,7 @@ def evidence(tmp_path_factory):
         path.write_text(source)
         return trace(path, folder, run=False)
 
-    def gathered(source, cluster=None, left_out=None, **more):
+    def gathered(source, cluster=None, left_out=None, source_of_costs=CostSource.MEASURED):
         step = traced(source).traced
         cluster = cluster or assumed_cluster(2)
         costs = roofline_by_place(step.graph, cluster)
@@ -180,18 +183,13 @@ def evidence(tmp_path_factory):
             if isinstance(placement, Placement)
         ]
         return Evidence(
-            graph=step.graph,
-            cluster=cluster,
-            costs=costs,
+            traced=replace(step, left_out=left_out or LeftOut(), takes_batch_size=True),
+            prices=StepCosts(
+                cluster=cluster, costs=costs, source=source_of_costs, doubt=MEASURED_UNCERTAINTY
+            ),
             simulator=simulator,
             candidates=tuple(candidates),
-            requested_device_of=step.requested_device_of,
-            scope_of=step.scope_of,
-            dropped_scopes=step.dropped_scopes,
-            line_of=step.line_of,
-            left_out=left_out or LeftOut(),
-            batch_size=step.batch_size,
-            **more,
+            results=RunResults(),
         )
 
     return gathered
@@ -269,7 +267,7 @@ def test_pa302_of_negatives_in_the_batch_names_the_op_by_which_a_larger_one_is_s
 
 
 def absent(hardware):
-    return {"cluster": read_hardware(hardware), "costs_are_assumed": True}
+    return {"cluster": read_hardware(hardware), "source_of_costs": CostSource.ASSUMED}
 
 
 def test_pa305_large_products_in_float32_are_slow_where_units_do_halves(evidence):
@@ -330,7 +328,7 @@ def test_a_step_without_scopes_has_no_split_of_its_own(evidence):
     source = branches("0000").replace("tf.device(device)", "tf.name_scope('all')")
     source = source.replace(", on=device", "")
     gathered = evidence(source)
-    assert gathered.requested_device_of == {}
+    assert gathered.traced.requested_device_of == {}
     assert YOUR_SPLIT not in [split.name for split in gathered.splits]
     assert "PA101" not in [finding.code for finding in find_all(gathered)]
 
@@ -382,5 +380,5 @@ def test_a_scope_of_the_default_device_is_not_told(evidence):
 
 def _kinds_on(evidence, device):
     """Return the kinds of the ops that ask for a device."""
-    asked = evidence.requested_device_of
+    asked = evidence.traced.requested_device_of
     return {op.kind for op in evidence.graph.ops if asked.get(op.name) == device}

@@ -22,7 +22,7 @@ both steps. What may save nothing is no saving.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import hypot
 from statistics import median
@@ -30,37 +30,31 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor import defaults
-from placement_advisor.analysis.analysis_result import Finding, Saving
-from placement_advisor.analysis.target_costs import MEASURED_UNCERTAINTY
+from placement_advisor.analysis.analysis_result import Candidate, Finding, Saving
 from placement_advisor.candidates import references
 from placement_advisor.candidates.families import SPLITS, WORST_CASE_FAMILIES
 from placement_advisor.candidates.references import as_written
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.graph.op import Role
-from placement_advisor.machine.gpu_facts import gpu_facts
+from placement_advisor.machine.gpu_facts import GpuFacts, gpu_facts
 from placement_advisor.measurement import measurement as measurements
-from placement_advisor.simulator.schedule import shortages
-from placement_advisor.simulator.sensitivity import Sensitivity
+from placement_advisor.simulator.schedule import Schedule, shortages
+from placement_advisor.simulator.sensitivity import PredictedRatio, Sensitivity
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from placement_advisor.analysis.analysis_result import Candidate
-    from placement_advisor.cost.batch import Throughput
-    from placement_advisor.cost.table import CostTable
+    from placement_advisor.analysis.runs import RunResults
+    from placement_advisor.analysis.target_costs import StepCosts
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device
-    from placement_advisor.machine.gpu_facts import GpuFacts
     from placement_advisor.simulator.break_even import BreakEven
-    from placement_advisor.simulator.schedule import Schedule
-    from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
     from placement_advisor.simulator.step_growth import GrowingStep
-    from placement_advisor.testbed.benchmark import TimedPlacement
-    from placement_advisor.tf.answers import DroppedScope, LeftOut
+    from placement_advisor.tf.answers import SourceLine, Traced
 
 
 # Less than this share of a saving is zero at the three digits that are shown.
@@ -100,15 +94,20 @@ def saving_by_run(step_ns: float, saving_ns: float, ends_ns: Sequence[float]) ->
     return certain_saving(step_ns, saving_ns, others_ns, "measured")
 
 
-def saving_by_ratio(step_ns: int, ratio: PredictedRatio, basis: str = "simulated") -> Saving | None:
+def saving_by_ratio(step_ns: int, ratio: PredictedRatio) -> Saving | None:
     """Return what a step saves beside another one that takes ``ratio`` of it."""
     saving_ns, *ends_ns = (step_ns * (1 - each) for each in (ratio.ratio, ratio.low, ratio.high))
-    return certain_saving(step_ns, saving_ns, ends_ns, basis)
+    return certain_saving(step_ns, saving_ns, ends_ns)
 
 
 def saving_by_ops(step_ns: int, other_ns: int, within: float) -> Saving | None:
-    """Return what a step saves by other ops, whose times are ``within`` a factor."""
+    """Return what a step saves by other ops, whose times are ``within`` a factor.
+
+    None if it is hardly anything.
+    """
     saving_ns = step_ns - other_ns
+    if saving_ns < MIN_SAVING_SHARE * step_ns:
+        return None
     return certain_saving(step_ns, saving_ns, [saving_ns / within, saving_ns * within])
 
 
@@ -148,12 +147,6 @@ class AssumedStep:
         placement = references.on_device(graph, self.device.name)
         return Simulator(graph, costs, self.cluster).step_ns(placement)
 
-    def saving(self, step_ns: int) -> Saving | None:
-        """Return what a step that takes so long saves, None if it is hardly anything."""
-        if self.now_ns - step_ns < MIN_SAVING_SHARE * self.now_ns:
-            return None
-        return saving_by_ops(self.now_ns, step_ns, self.within)
-
 
 # What rules would say of these, nobody would act on; a split of the batch is of another graph. The
 # user's own split is looked at in any case.
@@ -164,49 +157,42 @@ _NO_ADVICE = WORST_CASE_FAMILIES | {references.SINGLE, AS_WRITTEN, *SPLITS}
 class Evidence:
     """What is known of a model, its splits and its input.
 
-    ``requested_device_of`` has the devices that ops ask for, ``scope_of`` file and line of the
-    user's `tf.device` scope that makes them ask, where it is known, ``line_of`` those of the ops;
-    ``dropped_scopes`` are those that no op stands in.
-    ``costs`` are those of ops by device and host, ``doubt`` is how wrong they may be;
-    ``costs_are_assumed`` says that they rest on figures of devices alone. ``batch_points`` are
-    measurements of the user's own step at several batch sizes, none where it was not run so;
-    ``growing`` is the step at other batches, None where it is not known there;
-    ``takes_batch_size``: the command can be given another. ``loop_timing`` is of the step in Keras'
-    fit. ``break_even`` is None where nothing was swept. ``own_of_replicas`` are ops that compute
-    something of a replica's own where the batch is split. ``recommended`` is the candidate to use,
-    None if none is. ``left_out`` is what the user's program has beside all that: no advice names
-    what is there. ``calls_python``: some op does, which XLA cannot compile.
+    ``growing`` is the step at other batches, None where it is not known there; ``break_even`` is
+    None where nothing was swept. ``own_of_replicas`` are ops that compute something of a replica's
+    own where the batch is split. ``recommended`` is the candidate to use, None if none is. No
+    advice names what the user's program has beside the step (`Traced.left_out`).
     """
 
-    graph: OpGraph
-    cluster: Cluster
-    costs: Mapping[str, CostTable]
+    traced: Traced
+    prices: StepCosts
     simulator: Simulator
     candidates: tuple[Candidate, ...]
-    requested_device_of: Mapping[str, str] = field(default_factory=dict)
-    scope_of: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    dropped_scopes: tuple[DroppedScope, ...] = ()
-    line_of: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    batch_size: int | None = None
-    batch_points: tuple[Throughput, ...] = ()
-    loop_timing: measurements.LoopTiming | None = None
-    input_timing: measurements.InputTiming | None = None
+    results: RunResults
     own_of_replicas: tuple[str, ...] = ()
     recommended: str | None = None
-    costs_are_assumed: bool = False
-    doubt: CostUncertainty = MEASURED_UNCERTAINTY
     growing: GrowingStep | None = None
-    takes_batch_size: bool = True
     break_even: BreakEven | None = None
-    left_out: LeftOut
-    calls_python: bool = False
-    timed: tuple[TimedPlacement, ...] = ()
+
+    @property
+    def graph(self) -> OpGraph:
+        """The step as it was traced."""
+        return self.traced.graph
+
+    @property
+    def cluster(self) -> Cluster:
+        """The devices that the step has costs on."""
+        return self.prices.cluster
+
+    @cached_property
+    def line_of(self) -> Mapping[str, SourceLine]:
+        """The file and line of each op, where they are known."""
+        return self.traced.line_of
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
         """The splits that rules judge: the user's own, and the recommended or the best one."""
         splits = []
-        own = as_written(self.graph, self.requested_device_of, self.cluster)
+        own = as_written(self.graph, self.traced.requested_device_of, self.cluster)
         if own is not None:
             splits.append(Split(YOUR_SPLIT, own, self.simulator.schedule(own)))
         told = self.recommended
@@ -221,43 +207,48 @@ class Evidence:
 
     def is_hypothetical(self, candidate: str) -> bool:
         """Whether the user neither runs a candidate nor is told to: not the single device."""
-        alone = self.alone
-        theirs = (self.recommended, AS_WRITTEN, None if alone is None else alone.name)
-        return candidate not in theirs
+        return candidate not in (self.recommended, AS_WRITTEN, defaults.BASELINE)
+
+    def of_family(self, family: str) -> Split | None:
+        """Return the first candidate of a family that was predicted, None if none was."""
+        for c in self.candidates:
+            if c.family == family and c.placement and c.predicted:
+                return Split(c.name, c.placement, c.predicted, self.is_hypothetical(c.name))
+        return None
 
     @property
-    def alone(self) -> Candidate | None:
-        """The single device, if it was predicted."""
-        alone = next((c for c in self.candidates if c.family == references.SINGLE), None)
-        return alone if alone is not None and alone.predicted is not None else None
+    def alone(self) -> Split:
+        """The single device, which is always predicted."""
+        alone = self.of_family(references.SINGLE)
+        assert alone is not None
+        return alone
+
+    @property
+    def timed_alone_ns(self) -> tuple[int, ...]:
+        """The steps of the single device as measured, none if it did not run."""
+        alone = (c.measured for c in self.candidates if c.family == references.SINGLE)
+        return next((run.step_ns for run in alone if run is not None), ())
 
     @property
     def assumed(self) -> AssumedStep | None:
         """The step on one GPU that is not here, None if that is not what was predicted."""
-        alone, device = self.alone, self.cluster.devices[0]
-        if not self.costs_are_assumed or device.gpu is None:
-            return None
-        if alone is None or alone.predicted is None:
+        device = self.cluster.devices[0]
+        if not self.prices.is_assumed or device.gpu is None:
             return None
         return AssumedStep(
             cluster=self.cluster,
             device=device,
             gpu=gpu_facts(device.gpu),
-            now_ns=alone.predicted.step_ns,
-            within=self.costs[device.name].total_within,
+            now_ns=self.alone.schedule.step_ns,
+            within=self.prices.costs[device.name].total_within,
         )
 
-    def step_alone(self) -> tuple[float, str] | None:
-        """Return how long a step on a single device takes, and whether measured or simulated.
-
-        None if it was neither.
-        """
-        alone = self.alone
-        if alone is None or alone.predicted is None:
-            return None
-        if alone.measured is not None and alone.measured.step_ns:
-            return median(alone.measured.step_ns), "measured"
-        return alone.predicted.step_ns, "simulated"
+    def step_alone(self) -> tuple[float, str]:
+        """Return how long a step on a single device takes, and whether measured or simulated."""
+        steps_ns = self.timed_alone_ns
+        if steps_ns:
+            return median(steps_ns), "measured"
+        return self.alone.schedule.step_ns, "simulated"
 
     def where(self, op: str | None = None, **more: str) -> dict[str, str | int]:
         """Return where something is: the op's layer, the rest as given, and the line, if known.
@@ -276,7 +267,7 @@ class Evidence:
 
     def timed_ns(self, placement: Placement) -> tuple[float, ...]:
         """Return the median step in each round in which a placement was timed; nothing if none."""
-        for timed in self.timed:
+        for timed in self.results.timed:
             if timed.placement.device_of == placement.device_of:
                 return tuple(median(steps) for steps in timed.rounds)
         return ()
@@ -300,9 +291,9 @@ class Evidence:
         It is asked of many that save little: what ops alone leave in doubt is looked at first.
         """
         step_ns = self.simulator.step_ns(before)
-        if self.simulator.step_ns(after) * self.doubt.ops >= step_ns:
+        if self.simulator.step_ns(after) * self.prices.doubt.ops >= step_ns:
             return None
-        ratio = Sensitivity(self.simulator, before, self.doubt).ratio(after)
+        ratio = Sensitivity(self.simulator, before, self.prices.doubt).ratio(after)
         return saving_by_ratio(step_ns, ratio)
 
 
@@ -316,8 +307,8 @@ def best_split(candidates: Sequence[Candidate]) -> Candidate | None:
         placement, schedule = candidate.placement, candidate.predicted
         if candidate.family in _NO_ADVICE or candidate.failure or not (placement and schedule):
             continue
-        steps = candidate.measured.step_ns if candidate.measured else ()
-        times.append(((not steps, median(steps) if steps else schedule.step_ns), candidate))
+        step_ns = candidate.step_ns
+        times.append(((step_ns is None, step_ns or schedule.step_ns), candidate))
     _, best = min(times, key=lambda each: each[0], default=(None, None))
     return best
 
@@ -413,8 +404,8 @@ def split_placements_to_time(evidence: Evidence, found: Sequence[SplitFinding]) 
     split = found[0].split
     told = _suggestions(evidence, found, is_sure=False)
     moved = [each.after for each in told if each.after is not None][:_MAX_TIMED]
-    alone = evidence.alone if split.name == YOUR_SPLIT else None
-    if not told or (alone is None and not moved):
+    alone = [evidence.alone.placement] if split.name == YOUR_SPLIT else []
+    if not told or not (alone or moved):
         return []
     return [
         split.placement,
@@ -422,7 +413,7 @@ def split_placements_to_time(evidence: Evidence, found: Sequence[SplitFinding]) 
             replace(after, label=f"{split.placement.label}, {i} moved")
             for i, after in enumerate(moved, start=1)
         ),
-        *([] if alone is None or alone.placement is None else [alone.placement]),
+        *alone,
     ]
 
 
@@ -553,7 +544,7 @@ def _fits(evidence: Evidence, split: Split, placement: Placement) -> bool:
 
 def _busy_devices(evidence: Evidence, placement: Placement) -> set[str]:
     """Return the devices on which an op takes time."""
-    costs = {device: table.costs for device, table in evidence.costs.items()}
+    costs = {device: table.costs for device, table in evidence.prices.costs.items()}
     return {
         device
         for op, device in placement.device_of.items()
@@ -569,9 +560,9 @@ def _reason_to_give_up(
     None if it saves nothing, or if the split takes less with what is told.
     """
     alone = evidence.alone
-    if split.name != YOUR_SPLIT or alone is None or not alone.predicted or not alone.placement:
+    if split.name != YOUR_SPLIT:
         return None
-    if shortages(alone.predicted.peak_memory, evidence.cluster.devices):
+    if shortages(alone.schedule.peak_memory, evidence.cluster.devices):
         return None
     best = next((each.after for each in reversed(told) if each.after), split.placement)
     steps = [split.placement, best, alone.placement]

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.analysis_result import Finding
 from placement_advisor.analysis.findings.evidence import (
     YOUR_SPLIT,
-    Split,
     SplitFinding,
     SplitMove,
     layer_ops,
@@ -27,7 +26,7 @@ from placement_advisor.candidates import towers
 from placement_advisor.candidates.references import default_device, kind_of_device, layer_devices
 from placement_advisor.graph.layer_view import membership
 from placement_advisor.graph.name_patterns import first_names
-from placement_advisor.graph.op import KERNEL_FREE_ROLES, Role
+from placement_advisor.graph.op import KERNEL_FREE_ROLES, Op, Role
 from placement_advisor.graph.op_patterns import host_kinds
 from placement_advisor.graph.op_work.movement import VARIABLE_READ_KINDS
 from placement_advisor.units import counted, format_bytes
@@ -35,8 +34,7 @@ from placement_advisor.units import counted, format_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from placement_advisor.analysis.findings.evidence import Evidence
-    from placement_advisor.graph.op import Op
+    from placement_advisor.analysis.findings.evidence import Evidence, Split
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.simulator.schedule import Transfer
 
@@ -86,7 +84,7 @@ def backward_ops_left_behind(
 
 
 def _in_your_scopes(evidence: Evidence) -> Iterator[Finding | SplitFinding]:
-    asked = evidence.requested_device_of
+    asked = evidence.traced.requested_device_of
     left = backward_ops_left_behind(evidence.graph, asked)
     if not left:
         return
@@ -111,14 +109,14 @@ def _in_your_scopes(evidence: Evidence) -> Iterator[Finding | SplitFinding]:
 
 def _causes_of_backward(evidence: Evidence, ops: Sequence[str]) -> Iterator[str]:
     """Say for each device how many of the ops run on it, and why."""
-    asked = evidence.requested_device_of
+    asked = evidence.traced.requested_device_of
     count = Counter(asked.get(op) for op in ops)
     several = "ops of their backward pass"
     for device, number in sorted(count.items(), key=lambda each: (-each[1], each[0] or "")):
         if device is None:
             yield f"{number} {several} have no device and run on {default_device(asked)}"
             continue
-        scopes = (evidence.scope_of.get(op) for op in ops if asked.get(op) == device)
+        scopes = (evidence.traced.scope_of.get(op) for op in ops if asked.get(op) == device)
         lines = dict.fromkeys(f"{scope[0]}:{scope[1]}" for scope in scopes if scope is not None)
         around = f", by your tf.device scope around the gradients ({', '.join(lines)})"
         yield f"{number} {several} ask for {device}{around if lines else ''}"
@@ -128,11 +126,11 @@ def _where_of_backward(
     evidence: Evidence, left: Mapping[str, Sequence[str]], ops: Sequence[str]
 ) -> dict[str, str | int]:
     """Return the scope around the gradients where that is the cause, else what lost them."""
-    asked = evidence.requested_device_of
-    scoped = next((op for op in ops if op in evidence.scope_of), None)
+    asked = evidence.traced.requested_device_of
+    scoped = next((op for op in ops if op in evidence.traced.scope_of), None)
     if scoped is not None:
         where = evidence.where(scoped, device=asked[scoped])
-        where["file"], where["line"] = evidence.scope_of[scoped]
+        where["file"], where["line"] = evidence.traced.scope_of[scoped]
         return where
     device_of_layer = layer_devices(evidence.graph, asked)
     layer_of = membership(evidence.graph).layer_of
@@ -144,24 +142,16 @@ def _where_of_backward(
 
 def _in_the_candidate(evidence: Evidence) -> Iterator[SplitFinding]:
     """Compare the split that a tape makes of towers with the one whose gradients follow."""
-    of_family = {c.family: c for c in evidence.candidates if c.predicted and c.placement}
-    by_hand = of_family.get(towers.TOWERS_FORWARD_ONLY)
-    following = of_family.get(towers.TOWERS)
-    if not (by_hand and following and by_hand.predicted):
-        return
-    if by_hand.placement is None or following.placement is None:
+    by_hand = evidence.of_family(towers.TOWERS_FORWARD_ONLY)
+    following = evidence.of_family(towers.TOWERS)
+    if by_hand is None or following is None:
         return
     before, where = by_hand.placement.device_of, {"candidate": by_hand.name}
     elsewhere = {
         op: device for op, device in following.placement.device_of.items() if before[op] != device
     }
     yield SplitFinding(
-        split=Split(
-            by_hand.name,
-            by_hand.placement,
-            by_hand.predicted,
-            evidence.is_hypothetical(by_hand.name),
-        ),
+        split=by_hand,
         finding="split by hand with tf.device and tf.GradientTape, this model's backward pass "
         f"would stay on {evidence.cluster.devices[0].name}",
         moves=(SplitMove(BACKWARD_ACTION, where, elsewhere),),
@@ -176,14 +166,14 @@ def find_no_gpu_kernel(evidence: Evidence) -> Iterator[Finding]:
     """Return a finding for each kind of op that is pinned so."""
     pinned: defaultdict[str, list[str]] = defaultdict(list)
     for op in evidence.graph.ops:
-        asked = evidence.requested_device_of.get(op.name)
+        asked = evidence.traced.requested_device_of.get(op.name)
         if asked is None or kind_of_device(asked) != _GPU or op.role in KERNEL_FREE_ROLES:
             continue
         if _GPU not in op.device_kinds:
             pinned[op.kind].append(op.name)
     crossing = {found.kind: found.crossing_bytes for found in host_kinds(evidence.graph)}
     for kind, ops in pinned.items():
-        device = evidence.requested_device_of[ops[0]]
+        device = evidence.traced.requested_device_of[ops[0]]
         size = format_bytes(crossing[kind].known)
         yield Finding(
             finding=f"{device} has no kernel for {kind} ({counted(len(ops), 'op')} in your "
@@ -276,7 +266,7 @@ def _torn_from_variables(evidence: Evidence) -> Iterator[Finding]:
     """Find variables whose ops ask for several devices; all run where the variable is."""
     asking: defaultdict[str, dict[str, Op]] = defaultdict(dict)
     for op in evidence.graph.ops:
-        device = evidence.requested_device_of.get(op.name)
+        device = evidence.traced.requested_device_of.get(op.name)
         if op.variable is not None and device is not None:
             asking[op.variable].setdefault(device, op)
     for variable, by_device in asking.items():
@@ -292,7 +282,7 @@ def _torn_from_variables(evidence: Evidence) -> Iterator[Finding]:
 
 def _fused_apart(evidence: Evidence) -> Iterator[Finding]:
     """Find products with one reader, a bias that is to be added on another device."""
-    asked, graph = evidence.requested_device_of, evidence.graph
+    asked, graph = evidence.traced.requested_device_of, evidence.graph
     pairs = []
     for op in graph.ops:
         if op.kind != _BIAS_KIND or op.name not in asked:
@@ -319,9 +309,9 @@ _MAX_LAYERS_SHOWN = 3
 
 def find_scope_without_effect(evidence: Evidence) -> Iterator[Finding]:
     """Return each such scope."""
-    named = {scope.layers[0]: scope.device for scope in evidence.dropped_scopes}
-    default = default_device({**evidence.requested_device_of, **named})
-    for scope in evidence.dropped_scopes:
+    named = {scope.layers[0]: scope.device for scope in evidence.traced.dropped_scopes}
+    default = default_device({**evidence.traced.requested_device_of, **named})
+    for scope in evidence.traced.dropped_scopes:
         if scope.device == default:
             continue
         layers = ", ".join(scope.layers[:_MAX_LAYERS_SHOWN])

@@ -8,11 +8,12 @@ the largest whose simulated step does. PA402: the first device holds most of the
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.analysis_result import Finding
+from placement_advisor.analysis.analysis_result import Candidate, Finding
 from placement_advisor.analysis.findings.evidence import (
     SplitFinding,
     SplitMove,
@@ -27,7 +28,6 @@ from placement_advisor.units import format_bytes, format_ns, format_share
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.analysis.findings.evidence import Evidence, Split
     from placement_advisor.simulator.schedule import DeviceTime, Shortage, Transfer
 
@@ -164,26 +164,22 @@ UNEVEN_RATIO = 1.25
 def find_uneven_load(evidence: Evidence) -> Iterator[SplitFinding]:
     """Yield a finding for each split that is uneven, with the layers that may move."""
     for split in evidence.splits:
-        yield from _uneven_found(evidence, split)
-
-
-def _uneven_found(evidence: Evidence, split: Split) -> Iterator[SplitFinding]:
-    load_ns = {
-        name: split.schedule.compute_ns.get(name, 0) for name in evidence.cluster.device_names()
-    }
-    most_ns = max(load_ns.values())
-    working = {name: ns for name, ns in load_ns.items() if ns > IDLE_SHARE * most_ns}
-    if len(working) <= 1 or most_ns * len(working) < UNEVEN_RATIO * sum(working.values()):
-        return
-    busiest = max(working, key=working.__getitem__)
-    least = min(working, key=working.__getitem__)
-    loads = ", ".join(f"{name} {format_ns(ns)}" for name, ns in working.items())
-    yield SplitFinding(
-        split=split,
-        finding=f"the load of {split.name} is uneven: compute per step {loads} (simulated)",
-        moves=tuple(layer_moves(evidence, split, busiest, least)),
-        where={"device": busiest},
-    )
+        load_ns = {
+            name: split.schedule.compute_ns.get(name, 0) for name in evidence.cluster.device_names()
+        }
+        most_ns = max(load_ns.values())
+        working = {name: ns for name, ns in load_ns.items() if ns > IDLE_SHARE * most_ns}
+        if len(working) <= 1 or most_ns * len(working) < UNEVEN_RATIO * sum(working.values()):
+            continue
+        busiest = max(working, key=working.__getitem__)
+        least = min(working, key=working.__getitem__)
+        loads = ", ".join(f"{name} {format_ns(ns)}" for name, ns in working.items())
+        yield SplitFinding(
+            split=split,
+            finding=f"the load of {split.name} is uneven: compute per step {loads} (simulated)",
+            moves=tuple(layer_moves(evidence, split, busiest, least)),
+            where={"device": busiest},
+        )
 
 
 def find_does_not_fit(evidence: Evidence) -> Iterator[Finding]:
@@ -209,7 +205,7 @@ def _shortage_finding(
     if batch is not None:
         ways.append(f"take a batch of at most {batch} (simulated)")
     memory_bytes = short.device.memory_bytes or 0
-    if not ways and short.peak.resident_bytes <= memory_bytes and evidence.batch_size != 1:
+    if not ways and short.peak.resident_bytes <= memory_bytes and evidence.traced.batch_size != 1:
         ways.append("take a smaller batch")
     largest = short.peak.contributors[0]
     return Finding(
@@ -219,7 +215,7 @@ def _shortage_finding(
         "be split over more devices, or be smaller",
         where=evidence.where(largest.name, device=short.device.name, candidate=name),
         is_hypothetical=evidence.is_hypothetical(name),
-        batch_size=batch if evidence.takes_batch_size else None,
+        batch_size=batch if evidence.traced.takes_batch_size else None,
     )
 
 
@@ -258,27 +254,22 @@ TIGHT_SHARE = 0.5
 
 def find_memory_on_first_device(evidence: Evidence) -> Iterator[Finding]:
     """Yield a finding for each split whose first device fills up; needs a known memory size."""
-    for split in evidence.splits:
-        yield from _first_device_finding(evidence, split)
-
-
-def _first_device_finding(evidence: Evidence, split: Split) -> Iterator[Finding]:
     first, *others = evidence.cluster.devices
-    peaks = split.schedule.peak_memory
-    here = peaks[first.name]
-    if first.memory_bytes is None or here.size_bytes < TIGHT_SHARE * first.memory_bytes:
-        return
-    elsewhere_bytes = max((peaks[other.name].size_bytes for other in others), default=None)
-    if elsewhere_bytes is None or here.size_bytes < PILED_RATIO * elsewhere_bytes:
-        return
-    held = ", ".join(
-        f"{each.name} ({each.held}, {format_bytes(each.size_bytes)})" for each in here.contributors
-    )
-    yield Finding(
-        finding=f"{split.name}: {first.name} holds {format_bytes(here.size_bytes)} of its "
-        f"{format_bytes(first.memory_bytes)}, no other device more than "
-        f"{format_bytes(elsewhere_bytes)} (simulated)",
-        action=f"put the layers of the largest on another device: {held}",
-        where={"device": first.name},
-        is_hypothetical=split.is_hypothetical,
-    )
+    for split in evidence.splits:
+        peaks = split.schedule.peak_memory
+        here, tight_bytes = peaks[first.name], TIGHT_SHARE * (first.memory_bytes or math.inf)
+        elsewhere_bytes = max((peaks[other.name].size_bytes for other in others), default=math.inf)
+        if here.size_bytes < max(tight_bytes, PILED_RATIO * elsewhere_bytes):
+            continue
+        held = ", ".join(
+            f"{each.name} ({each.held}, {format_bytes(each.size_bytes)})"
+            for each in here.contributors
+        )
+        yield Finding(
+            finding=f"{split.name}: {first.name} holds {format_bytes(here.size_bytes)} of its "
+            f"{format_bytes(first.memory_bytes)}, no other device more than "
+            f"{format_bytes(elsewhere_bytes)} (simulated)",
+            action=f"put the layers of the largest on another device: {held}",
+            where={"device": first.name},
+            is_hypothetical=split.is_hypothetical,
+        )

@@ -21,19 +21,17 @@ from math import ceil, exp, hypot, log
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.analysis_result import EXTRAPOLATED, Finding
+from placement_advisor.analysis.analysis_result import EXTRAPOLATED, Finding, Saving
 from placement_advisor.analysis.findings.evidence import (
-    MIN_SAVING_SHARE,
     certain_saving,
     saving_by_ops,
-    saving_by_ratio,
     saving_by_run,
 )
 from placement_advisor.cost import batch as batch_costs
 from placement_advisor.cost.gpu import kernel_times
 from placement_advisor.cost.table import ASSUMED_WITHIN, CostTable
 from placement_advisor.graph.name_patterns import first_names, listed
-from placement_advisor.graph.op import COMPUTING_ROLES
+from placement_advisor.graph.op import COMPUTING_ROLES, Op
 from placement_advisor.graph.op_patterns import DenseUpdate, dense_updates, with_fusions
 from placement_advisor.graph.op_work import elementwise
 from placement_advisor.measurement import measurement as measurements
@@ -45,9 +43,7 @@ from placement_advisor.units import format_bytes, format_ns, format_share
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from placement_advisor.analysis.analysis_result import Saving
     from placement_advisor.analysis.findings.evidence import Evidence
-    from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.simulator.step_growth import GrowingStep
@@ -61,10 +57,10 @@ _NO_WORK = frozenset({"Options", "Repeat", "Take", "Skip"})
 
 def find_input_without_overlap(evidence: Evidence) -> Iterator[Finding]:
     """Return what the pipeline lacks, if it takes a noticeable part of a step's time."""
-    timing, step = evidence.input_timing, evidence.step_alone()
-    if timing is None or not timing.batch_ns or not timing.transformations or step is None:
+    timing = evidence.results.input_timing
+    if timing is None or not timing.batch_ns or not timing.transformations:
         return
-    step_ns, basis = step
+    step_ns, basis = evidence.step_alone()
     batch_ns = mean(timing.batch_ns)
     kinds = _transformation_kinds(timing.transformations)
     missing = _missing_transformations(kinds)
@@ -136,16 +132,16 @@ def find_device_waits_for_host(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _slow_input(evidence: Evidence) -> Finding | None:
-    timing, step = evidence.input_timing, evidence.step_alone()
-    if timing is None or not timing.batch_ns or step is None:
+    timing = evidence.results.input_timing
+    if timing is None or not timing.batch_ns:
         return None
-    step_ns, basis = step
+    step_ns, basis = evidence.step_alone()
     batch_ns = mean(timing.batch_ns)
     if step_ns >= BUSY_SHARE * batch_ns:
         return None
     rate = ""
-    if evidence.batch_size is not None:
-        rate = f" ({evidence.batch_size * 1e9 / batch_ns:,.0f} samples/s)"
+    if evidence.traced.batch_size is not None:
+        rate = f" ({evidence.traced.batch_size * 1e9 / batch_ns:,.0f} samples/s)"
     return Finding(
         finding=f"a batch takes {format_ns(batch_ns)}{rate} to load (measured, alone) and a "
         f"step {format_ns(step_ns)} ({basis}). Any split leaves a device "
@@ -166,10 +162,9 @@ def _input_saving(
     batches_ns = timing.batch_ns
     each = max(1, len(batches_ns) // _INPUT_PARTS)
     parts = [mean(batches_ns[i : i + each]) for i in range(0, len(batches_ns) - each + 1, each)]
-    ends = step_ns / evidence.doubt.ops, step_ns * evidence.doubt.ops
-    alone = evidence.alone
-    if basis == "measured" and alone is not None and alone.measured is not None:
-        interval = measurements.median_interval(alone.measured.step_ns)
+    ends = step_ns / evidence.prices.doubt.ops, step_ns * evidence.prices.doubt.ops
+    if basis == "measured":
+        interval = measurements.median_interval(evidence.timed_alone_ns)
         ends = (step_ns, step_ns) if interval is None else (interval.low, interval.high)
     hidden_ns = ends[0] if overlaps_with_step(timing.transformations) else 0.0
     others = [min(parts) - ends[1], max(parts) - hidden_ns]
@@ -179,10 +174,10 @@ def _input_saving(
 
 def _slow_host(evidence: Evidence) -> Finding | None:
     alone, device = evidence.alone, evidence.cluster.devices[0].name
-    left_out = evidence.left_out
-    if left_out.has_xla or alone is None or alone.predicted is None:
+    left_out = evidence.traced.left_out
+    if left_out.has_xla:
         return None
-    step_ns, compute_ns = alone.predicted.step_ns, alone.predicted.compute_ns.get(device, 0)
+    step_ns, compute_ns = alone.schedule.step_ns, alone.schedule.compute_ns.get(device, 0)
     if not compute_ns or compute_ns >= BUSY_SHARE * step_ns:
         return None
     return Finding(
@@ -190,7 +185,7 @@ def _slow_host(evidence: Evidence) -> Finding | None:
         f"({format_ns(compute_ns)} of {format_ns(step_ns)}, simulated); the rest goes to launching "
         "ops, to the host and to the call",
         action="have fewer and larger ops first: a larger batch, fused layers and optimizers"
-        + (", jit_compile=True on one device" * (not evidence.calls_python))
+        + (", jit_compile=True on one device" * (evidence.traced.python_call is None))
         + (", several steps per call (steps_per_execution)" * (left_out.steps_per_call == 1)),
         where={"device": device},
     )
@@ -213,7 +208,7 @@ def find_batch_too_small(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _measured_batch_finding(evidence: Evidence, growing: GrowingStep) -> Finding | None:
-    points, growth = evidence.batch_points, growing.growth
+    points, growth = evidence.results.batch_points, growing.growth
     found = batch_costs.larger_batch_by(
         points, growth.batch, growing.worth, is_even=not growth.faster
     )
@@ -237,15 +232,14 @@ def _measured_batch_finding(evidence: Evidence, growing: GrowingStep) -> Finding
         f"{_verdict_at_batch(evidence, ran.batch)}",
         where={},
         saving=saving_by_run(now.step_ns, saving_ns, ends_ns),
-        batch_size=ran.batch if evidence.takes_batch_size else None,
+        batch_size=ran.batch if evidence.traced.takes_batch_size else None,
     )
 
 
 def _simulated_batch_finding(evidence: Evidence, growing: GrowingStep) -> Finding | None:
-    alone, growth = evidence.alone, growing.growth
-    if evidence.batch_points or alone is None or alone.placement is None or not alone.predicted:
+    placement, growth = evidence.alone.placement, growing.growth
+    if evidence.results.batch_points:
         return None
-    placement = alone.placement
     found = batch_costs.larger_batch(
         lambda samples: growing.step_ns(placement, samples),
         growth.batch,
@@ -265,7 +259,7 @@ def _extrapolated_saving(
     None if there are but two: whether these lie on a line nobody knows.
     """
     batch = growing.growth.batch
-    points = [point for point in evidence.batch_points if point.batch <= batch]
+    points = [point for point in evidence.results.batch_points if point.batch <= batch]
     if larger is None or len(points) < _LEAST_POINTS:
         return None
     now_ns = next(point.step_ns for point in points if point.batch == batch)
@@ -284,18 +278,16 @@ def _simulated_saving(
         return None
     batch = growing.growth.batch
     now, share = growing.simulator(batch), batch / larger
-    of_step = Sensitivity(now, placement, evidence.doubt).ratio(
+    ratio = Sensitivity(now, placement, evidence.prices.doubt).ratio(
         placement, growing.simulator(larger)
     )
-    ratio = replace(
-        of_step,
-        ratio=of_step.ratio * share,
-        low=of_step.low * share,
-        high=of_step.high * share,
+    now_ns = now.step_ns(placement)
+    saving_ns, *ends_ns = (
+        now_ns * (1 - each * share) for each in (ratio.ratio, ratio.low, ratio.high)
     )
     # What costs that were measured at this batch come to at another is no simulation of that.
-    basis = "simulated" if evidence.costs_are_assumed else EXTRAPOLATED
-    return saving_by_ratio(now.step_ns(placement), ratio, basis)
+    basis = "simulated" if evidence.prices.is_assumed else EXTRAPOLATED
+    return certain_saving(now_ns, saving_ns, ends_ns, basis)
 
 
 def _batch_finding(
@@ -316,7 +308,7 @@ def _batch_finding(
         f"rate, {_IF_IT_FITS}{_verdict_at_batch(evidence, larger)}",
         where={},
         saving=saving,
-        batch_size=larger if evidence.takes_batch_size else None,
+        batch_size=larger if evidence.traced.takes_batch_size else None,
     )
 
 
@@ -378,7 +370,7 @@ def _layers_of(ops: Iterable[Op]) -> list[str]:
 def find_plain_float32(evidence: Evidence) -> Iterator[Finding]:
     """Return a finding if one device would gain by mixed precision."""
     assumed = evidence.assumed
-    is_mixed = MIXED_PRECISION in evidence.left_out.settings
+    is_mixed = MIXED_PRECISION in evidence.traced.left_out.settings
     if assumed is None or is_mixed or not kernel_times.computes_in_float32(evidence.graph):
         return
     policy = kernel_times.policy_for(assumed.gpu)
@@ -386,7 +378,7 @@ def find_plain_float32(evidence: Evidence) -> Iterator[Finding]:
         return
     mixed_ns = assumed.step_ns(kernel_times.with_policy(evidence.graph, policy))
     mixed_ns += kernel_times.casts_ns(evidence.graph, assumed.device, assumed.gpu)
-    saving = assumed.saving(mixed_ns)
+    saving = saving_by_ops(assumed.now_ns, mixed_ns, assumed.within)
     if saving is None:
         return
     yield Finding(
@@ -406,11 +398,11 @@ _MAX_KINDS_NAMED = 3
 def find_unfused_elementwise(evidence: Evidence) -> Iterator[Finding]:
     """Return a finding if one device would gain by fusing elementwise ops."""
     assumed = evidence.assumed
-    if assumed is None or evidence.calls_python:
+    if assumed is None or evidence.traced.python_call is not None:
         return
     fused = with_fusions(evidence.graph)
     fused_ns = assumed.step_ns(fused)
-    saving = assumed.saving(fused_ns)
+    saving = saving_by_ops(assumed.now_ns, fused_ns, assumed.within)
     if saving is None:
         return
     fewer = len(evidence.graph) - len(fused)
@@ -427,7 +419,7 @@ def find_unfused_elementwise(evidence: Evidence) -> Iterator[Finding]:
         "compile the step on one device with jit_compile=True, which Keras' fit does by itself on "
         f"GPUs{_not_on_gpu(evidence.graph)}; {compare}"
     )
-    if evidence.left_out.has_xla:
+    if evidence.traced.left_out.has_xla:
         finding = (
             f"your program has XLA make {fewer} elementwise ops one with the op that reads them, "
             f"which is left out of all steps here: {takes}"
@@ -465,14 +457,15 @@ def find_table_updated_whole(evidence: Evidence) -> Iterator[Finding]:
     """Return a finding if one device would gain by updating rows alone."""
     alone = evidence.alone
     updates = [u for u in dense_updates(evidence.graph) if u.rows_share <= MAX_ROWS_SHARE]
-    if alone is None or alone.predicted is None or alone.placement is None or not updates:
+    if not updates:
         return
-    costs = {name: _costs_of_rows(table, updates) for name, table in evidence.costs.items()}
-    now_ns = alone.predicted.step_ns
+    costs = {name: _costs_of_rows(table, updates) for name, table in evidence.prices.costs.items()}
+    now_ns = alone.schedule.step_ns
     rows_ns = Simulator(evidence.graph, costs, evidence.cluster).step_ns(alone.placement)
-    if now_ns - rows_ns < MIN_SAVING_SHARE * now_ns:
+    within = ASSUMED_WITHIN if evidence.prices.is_assumed else _TABLE_SAVING_WITHIN
+    saving = saving_by_ops(now_ns, rows_ns, within)
+    if saving is None:
         return
-    within = ASSUMED_WITHIN if evidence.costs_are_assumed else _TABLE_SAVING_WITHIN
     largest = max(updates, key=lambda update: update.size_bytes)
     yield Finding(
         finding=f"{_tables_text(updates, largest)}: a step needs at most "
@@ -481,7 +474,7 @@ def find_table_updated_whole(evidence: Evidence) -> Iterator[Finding]:
         f"device {format_ns(rows_ns)} instead of {format_ns(now_ns)} a step (simulated)",
         action=f"{_table_action(updates)}; `advisor explain PA307` has the code",
         where=evidence.where(largest.table),
-        saving=saving_by_ops(now_ns, rows_ns, within),
+        saving=saving,
     )
 
 
@@ -523,7 +516,7 @@ MIN_LOOP_SHARE = 0.1
 
 def find_one_step_per_call(evidence: Evidence) -> Iterator[Finding]:
     """Return a finding if several steps for each call are surely faster."""
-    timing = evidence.loop_timing
+    timing = evidence.results.loop_timing
     if timing is None or min(timing.saved_shares) <= 0:
         return
     one_ns, several_ns = median(timing.one_ns), median(timing.several_ns)

@@ -98,23 +98,6 @@ def test_what_is_found_in_a_split_is_ranked_only_where_it_is_recommended_or_the_
     assert judged == ()
 
 
-def test_a_variable_read_across_is_hypothetical_in_a_rejected_split():
-    read = op("read", 5_000, kind="ReadVariableOp", variable="w", layer="low")
-    graph = graph_of(
-        [op("w", kind="VarHandleOp", role=Role.VARIABLE, variable="w", layer="low"), read,
-         op("high", 1), op("rest")],
-        ("w", "read"), ("read", "high"),
-    )  # fmt: skip
-    split = on(graph, "towers", {"high": "b", "rest": "b"})
-    costs = {"read": 1, "high": 10, "rest": 1}
-    (found,) = [f for f in find_all(evidence_of(graph, costs, split)) if f.code == "PA103"]
-    assert (found.is_hypothetical, found.saving) == (True, None)
-    told = evidence_of(graph, costs, split, recommended="towers")
-    (found,) = [f for f in find_all(told) if f.code == "PA103"]
-    assert not found.is_hypothetical
-    assert found.saving
-
-
 def test_codes_are_in_order_listed_in_the_documentation_and_an_unknown_one_is_answered():
     codes = [rule.code for rule in RULES]
     assert codes == sorted(set(codes))

@@ -8,6 +8,7 @@ from sample_break_even import FOUND, THROUGHOUT, swept
 from placement_advisor.analysis.findings import step_rules
 from placement_advisor.analysis.findings.rules import find_all
 from placement_advisor.cost.batch import Throughput
+from placement_advisor.cost.table import CostSource
 from placement_advisor.graph.op import Role
 from placement_advisor.measurement.measurement import InputTiming, LoopTiming
 from placement_advisor.tf.answers import LeftOut
@@ -39,7 +40,7 @@ def test_a_device_that_mostly_launches_is_told_what_it_can_do():
     assert "a computes for 75 % of a step (90 ns of 120 ns, simulated)" in finding.finding
     # What launches take is more than any of the advice saves.
     assert finding.saving is None
-    (finding,) = _waits(launch_ns=15, calls_python=True)
+    (finding,) = _waits(launch_ns=15, python_call="PyFunc")
     assert "jit_compile" not in finding.action
     (finding,) = _waits(launch_ns=15)
     assert "steps_per_execution" in finding.action
@@ -113,9 +114,8 @@ def _of_batch(*steps, at=_even, costs_ns=MappingProxyType({"forward": 60, "updat
         at(10),
         costs_ns,
         batch_size=10,
-        batch_points=_points(*steps),
         growing=growing_of(at, 10, costs_ns),
-        **more,
+        **{"batch_points": _points(*steps), **more},
     )
 
 
@@ -148,9 +148,7 @@ def test_of_a_batch_that_ran_too_the_measurement_counts():
 
 def test_a_batch_that_ran_saves_what_its_turns_and_another_run_leave_in_doubt():
     def ends(points):
-        (finding,) = told(
-            step_rules.find_batch_too_small, replace(_of_batch(), batch_points=points)
-        )
+        (finding,) = _small(batch_points=points)
         return finding.saving.low_ns, finding.saving.high_ns
 
     then_ns = 6_000 / 36
@@ -223,10 +221,12 @@ def test_where_no_larger_batch_is_surely_better_none_is_advised(steps, more):
     assert _small(*steps, **more) == ()
 
 
-@pytest.mark.parametrize(("assumed", "basis"), [(True, "simulated"), (False, "extrapolated")])
-def test_a_step_that_did_not_run_is_simulated_at_each_batch(assumed, basis):
+@pytest.mark.parametrize(
+    ("source", "basis"), [("assumed", "simulated"), ("measured", "extrapolated")]
+)
+def test_a_step_that_did_not_run_is_simulated_at_each_batch(source, basis):
     # forward goes with the batch, 60 / 10; the other 30 do not. 9 · 30 / 6 = 45.
-    (finding,) = _small(costs_are_assumed=assumed)
+    (finding,) = _small(source=CostSource(source))
     assert finding.batch_size == 48
     assert "(simulated)" in finding.finding
     # 48 samples take 318.

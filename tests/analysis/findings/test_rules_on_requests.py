@@ -32,7 +32,7 @@ HALVES = {"first": "GPU:0", "second": "GPU:1"}
 
 def test_a_backward_pass_by_hand_and_more_devices_than_there_are():
     evidence = evidence_of(
-        CHAIN, COST_NS, requested_device_of=HALVES, line_of={"second": ("model.py", 7)}
+        CHAIN, COST_NS, requested_device_of=HALVES, stack_of={"second": [("model.py", 7)]}
     )
     (finding,) = told(scope_rules.find_backward_on_default_device, evidence)
     assert (
@@ -82,7 +82,7 @@ def test_gradients_in_a_scope_have_its_line_unless_a_library_asked():
         *_kept_activation("second/grad", "second/grad_1"),
         requested_device_of=HALVES | {"beside": "GPU:0", "second/grad": "GPU:0"},
         scope_of={"second/grad": ("model.py", 9), "second": ("model.py", 5)},
-        line_of={"second/grad": ("model.py", 10)},
+        stack_of={"second/grad": [("model.py", 10)]},
     )
     assert finding.finding == (
         "your tf.device scopes put forward ops on GPU:1, but 1 ops of their backward pass have no "

@@ -10,6 +10,7 @@ from finding_evidence import (
     op,
     told,
     two_devices,
+    with_runs,
 )
 
 from placement_advisor.analysis.findings import scope_rules, split_rules, step_rules
@@ -60,7 +61,7 @@ def _with_variable(size_bytes):
 def test_a_variable_that_crosses_every_step_by_hand():
     graph, costs = _with_variable(500)
     halves = on(graph, "halves", {"high": "b", "rest": "b"})
-    evidence = evidence_of(graph, costs, halves, line_of={"read": ("model.py", 3)})
+    evidence = evidence_of(graph, costs, halves, stack_of={"read": [("model.py", 3)]})
     # 500 bytes hold the wire, low's 10 after them, which arrive after 520: high ends after 550.
     # With high on a all end after 50.
     assert evidence.splits[0].schedule.step_ns == 550
@@ -136,15 +137,15 @@ def test_moves_that_were_timed_save_what_they_have_saved_and_else_are_not_told()
     evidence, found = _two_moves()
     plain, first, second = split_placements_to_time(evidence, found)
     timed = (_timed(plain, 1_000), _timed(first, 900), _timed(second, 800))
-    told = combined(replace(evidence, timed=timed), found)
+    told = combined(with_runs(evidence, timed=timed), found)
     savings = [(each.code, each.saving.saving_ns, each.saving.basis) for each in told]
     assert savings == [("PA1", 100, "measured"), ("PA2", 100, "measured")]
     evidence, found = _two_moves()
     plain, first, second = split_placements_to_time(evidence, found)
     timed = (_timed(plain, 1_000), _timed(first, 1_000), _timed(second, 850))
-    assert combined(replace(evidence, timed=timed), found) == ()
+    assert combined(with_runs(evidence, timed=timed), found) == ()
     instead = [replace(found[0], otherwise="do without"), found[1]]
-    (only,) = combined(replace(evidence, timed=timed), instead)
+    (only,) = combined(with_runs(evidence, timed=timed), instead)
     assert (only.action, only.saving) == ("in split, do without", None)
 
 
@@ -155,14 +156,14 @@ def test_one_device_that_was_timed_says_whether_to_give_the_users_split_up():
     plain, first, second, alone = split_placements_to_time(evidence, found)
     assert alone.family == "single"
     timed = (_timed(plain, 1_000), _timed(first, 900), _timed(second, 800))
-    gives_up, other = combined(replace(evidence, timed=(*timed, _timed(alone, 700))), found)
+    gives_up, other = combined(with_runs(evidence, timed=(*timed, _timed(alone, 700))), found)
     assert gives_up.action.startswith(
         "give your own split up: it takes 1.00 µs for a step, and 800 ns with all that helps here, "
         "one device 700 ns (measured side by side); if you keep it, move layer1"
     )
     assert (gives_up.saving.saving_ns, gives_up.saving.basis) == (300, "measured")
     assert (other.action, other.saving) == ("if you keep your own split, move layer2", None)
-    keeps, _ = combined(replace(evidence, timed=(*timed, _timed(alone, 790))), found)
+    keeps, _ = combined(with_runs(evidence, timed=(*timed, _timed(alone, 790))), found)
     assert keeps.action == "in your own split, move layer1"
 
 
@@ -173,7 +174,7 @@ def test_one_device_is_timed_beside_the_users_split_where_no_move_helps():
     plain, alone = split_placements_to_time(evidence, helpless)
     assert (plain, alone.family) == (own.placement, "single")
     timed = (_timed(plain, 1_000), _timed(alone, 700))
-    (finding,) = combined(replace(evidence, timed=timed), helpless)
+    (finding,) = combined(with_runs(evidence, timed=timed), helpless)
     assert "one device 700 ns (measured side by side); if you keep it, leave it" in finding.action
     # What nothing is said about need not run.
     assert split_placements_to_time(evidence, [replace(helpless[0], otherwise=None)]) == []
@@ -447,7 +448,9 @@ def test_replicas_that_compute_something_of_their_own_are_named_by_layer():
     graph = graph_of([*masks, op("norm", 8, kind="Mean")])
     costs = {each.name: 10 for each in graph.ops}
     own = ["drop_0", "drop_1", "drop_2", "drop_3", "norm"]
-    evidence = evidence_of(graph, costs, own_of_replicas=own, line_of={"drop_0": ("model.py", 3)})
+    evidence = evidence_of(
+        graph, costs, own_of_replicas=own, stack_of={"drop_0": [("model.py", 3)]}
+    )
     (finding,) = told(step_rules.find_replicas_differ, evidence)
     assert (
         "each device takes random numbers of its own in drop_0, drop_1, drop_2 and 1 more and "
