@@ -47,7 +47,7 @@ class FileFormat(StrEnum):
 
 
 _HEAD_BYTES = 65_536
-_GZIP = b"\x1f\x8b"
+GZIP = b"\x1f\x8b"
 _SQLITE = b"SQLite format 3\0"
 # The number of a plane within an XSpace, and that a length follows: one byte.
 _PLANE = b"\x0a"
@@ -139,7 +139,7 @@ def format_of(path: Path) -> FileFormat:
     try:
         with open_plain(path) as file:
             stored = file.read(_HEAD_BYTES)
-        is_packed = stored.startswith(_GZIP)
+        is_packed = stored.startswith(GZIP)
         head = _unpacked(path, stored) if is_packed else stored
         found = _told(path, head, is_packed=is_packed)
     except OSError as error:
