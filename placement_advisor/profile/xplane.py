@@ -60,39 +60,16 @@ class Plane:
     stats: Mapping[str, StatValue] = field(default_factory=dict)
 
 
-def read_planes(path: Path) -> tuple[Plane, ...]:
+def read_planes(path: Path, ahead_ns: int = 0) -> tuple[Plane, ...]:
     """Read an XSpace file, with stats that refer to a string resolved to it.
+
+    ``ahead_ns`` is how far the clock that it was taken by is ahead of that of the planes.
 
     Raises:
         AdvisorError: the file cannot be read, is corrupt, or holds no plane.
     """
     file = space_file(path)
-    return tuple(plane_as_objects(file, plane) for plane in file.planes)
-
-
-def set_back(planes: tuple[Plane, ...], by_ns: int) -> tuple[Plane, ...]:
-    """Return planes as a clock would have them that is behind the one that they were taken by."""
-    if not by_ns:
-        return planes
-    return tuple(
-        replace(
-            plane,
-            lines=tuple(
-                replace(
-                    line,
-                    events=tuple(
-                        replace(event, start_ns=event.start_ns - by_ns) for event in line.events
-                    ),
-                )
-                for line in plane.lines
-            ),
-            stats={
-                name: value - by_ns if name in _MOMENTS and isinstance(value, int) else value
-                for name, value in plane.stats.items()
-            },
-        )
-        for plane in planes
-    )
+    return tuple(plane_as_objects(file, plane, ahead_ns) for plane in file.planes)
 
 
 def space_file(path: Path) -> SpaceFile:
@@ -126,8 +103,8 @@ def copy_counted_from(
 ) -> None:
     """Copy an XSpace file with times that count from ``start_ns``, by the plane "Task Environment".
 
-    ``ahead_ns`` is how far the clock that they were taken by is ahead; see `set_back`. Planes get
-    one ``more`` line by their name, whose times are of that clock.
+    ``ahead_ns`` is how far the clock that they were taken by is ahead. Planes get one ``more`` line
+    by their name, whose times are of that clock.
 
     Raises:
         AdvisorError: the file cannot be read, is corrupt, or holds no plane.
@@ -160,22 +137,27 @@ def profile_start_ns(planes: Iterable[Plane | StoredPlane]) -> int:
     return 0
 
 
-def plane_as_objects(file: SpaceFile, plane: StoredPlane) -> Plane:
-    """Read all events of a plane of a file.
+def plane_as_objects(file: SpaceFile, plane: StoredPlane, ahead_ns: int = 0) -> Plane:
+    """Read all events of a plane of a file; ``ahead_ns`` is that of `read_planes`.
 
     Raises:
         AdvisorError: a line of it is corrupt.
     """
-    lines = tuple(_line(file, plane, line) for line in plane.lines)
-    return Plane(name=plane.name, lines=lines, stats=plane.stats)
+    stats = {
+        name: value - ahead_ns if name in _MOMENTS and isinstance(value, int) else value
+        for name, value in plane.stats.items()
+    }
+    lines = tuple(_line(file, plane, line, ahead_ns) for line in plane.lines)
+    return Plane(name=plane.name, lines=lines, stats=stats)
 
 
-def _line(file: SpaceFile, plane: StoredPlane, line: StoredLine) -> Line:
+def _line(file: SpaceFile, plane: StoredPlane, line: StoredLine, ahead_ns: int) -> Line:
     found = file.events(plane, line, of_all=set(plane.stat_names.values()))
     stats: defaultdict[int, dict[str, StatValue]] = defaultdict(dict)
     for place, name, value in file.values(plane, found):
         stats[place][name] = value
-    columns = (found.name.tolist(), found.start_ns.tolist(), found.duration_ns.tolist())
+    start_ns = found.start_ns - ahead_ns
+    columns = (found.name.tolist(), start_ns.tolist(), found.duration_ns.tolist())
     events = tuple(
         Event(
             name=plane.event_names.get(name, ""),

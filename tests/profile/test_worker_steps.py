@@ -11,7 +11,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.clock_range import ClockRange
 from placement_advisor.measurement.measurement import Invariant, Span
 from placement_advisor.profile.worker_steps import ONE_CLOCK, HostClocks, read_worker_steps
-from placement_advisor.profile.xplane import Event, Line, Plane, set_back, write_planes
+from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
 
 CLIENT, WORKER_0, WORKER_1 = "client", "worker:0", "worker:1"
 
@@ -81,23 +81,28 @@ class Profiles:
 
     def write(self, *processes):
         for process in processes:
+            skew_ns = self.skews_ns.get(process, 0)
+
+            def skewed(events, skew_ns=skew_ns):
+                return tuple(replace(event, start_ns=event.start_ns + skew_ns) for event in events)
+
             lines = tuple(
-                Line(name=thread, events=tuple(events))
+                Line(name=thread, events=skewed(events))
                 for (owner, thread), events in self.events.items()
                 if owner == process
             )
-            task = {"profile_start_time": EPOCH_NS + self.starts_ns.get(process, -300)}
+            task = {"profile_start_time": EPOCH_NS + self.starts_ns.get(process, -300) + skew_ns}
             if process in self.stops_ns:
-                task["profile_stop_time"] = EPOCH_NS + self.stops_ns[process]
+                task["profile_stop_time"] = EPOCH_NS + self.stops_ns[process] + skew_ns
             planes = (
                 Plane(name="/host:CPU", lines=lines),
                 Plane(name="Task Environment", stats=task),
             )
             if process in self.on_gpu:
-                stream = Line(name="Stream #13", id=13, events=tuple(self.on_gpu[process]))
+                stream = Line(name="Stream #13", id=13, events=skewed(self.on_gpu[process]))
                 # XProf derives lines from the stream's; they hold the same work again.
                 planes += (gpu(0, stream, replace(stream, name="TensorFlow Ops", id=0xDEADBEF0)),)
-            write_planes(self.file(process), set_back(planes, -self.skews_ns.get(process, 0)))
+            write_planes(self.file(process), planes)
 
     def file(self, process):
         return self.folder / f"{process.replace(':', '')}.xplane.pb"
@@ -504,7 +509,7 @@ def test_copies_of_a_model_on_two_machines_are_aligned_by_what_they_exchange(pro
         "a": ClockRange(low_ns=SKEW_NS - 10, high_ns=SKEW_NS + 10),
         "b": ClockRange(low_ns=-SKEW_NS - 600, high_ns=-SKEW_NS + 700),
     }
-    clocks = HostClocks(host_of={WORKER_0: "a", WORKER_1: "b"}, ranges=ranges, client="a")
+    clocks = HostClocks(host_of={WORKER_0: "a", WORKER_1: "b"}, ranges=ranges, client=WORKER_0)
 
     apart = profiles.read(clocks=clocks)
 
