@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.untrusted import open_plain
-from placement_advisor.profile.copy_names import LARGEST_NUMBER, CopyKind, copied_bytes, destination
+from placement_advisor.profile.copy_names import (
+    LARGEST_NUMBER,
+    CopyKind,
+    copied_bytes,
+    copy_kind,
+    destination,
+)
 from placement_advisor.profile.device_trace import MOST_GPUS, GpuRuns, widen
 from placement_advisor.profile.formats import GZIP, FileFormat
 from placement_advisor.units import format_bytes
@@ -184,7 +190,7 @@ class _Found:
         if category in _GPU_CATEGORIES:
             self.form = FileFormat.PYTORCH
         name = str(event.get("name", ""))
-        kind = self._runs.kind(name)
+        kind = copy_kind(name)
         if kind is None or kind is CopyKind.COLLECTIVE:
             self._runs.add_kernel(gpu, name, span)
             step = _number(arguments.get("group_id"))

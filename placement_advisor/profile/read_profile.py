@@ -27,7 +27,7 @@ from placement_advisor.profile import copy_names, device_trace, totals, waits
 from placement_advisor.profile import steps as profile_steps
 from placement_advisor.profile.chrome_trace import read_chrome_trace
 from placement_advisor.profile.formats import CLIENT_FILE, FileFormat, recorded_run, text_lines
-from placement_advisor.profile.gpu_planes import GpuPlanes
+from placement_advisor.profile.gpu_planes import add_streams, gpu_planes
 from placement_advisor.profile.gpu_tables import gpu_trace, summary_totals
 from placement_advisor.profile.recorded_costs import plain
 from placement_advisor.profile.xspace_columns import SpaceFile
@@ -85,7 +85,7 @@ def read_process(
                     op, kind = found.ops[name]
                     place = ops.setdefault(op, len(ops))
                     parts.append((np.full(len(spans.start), place), spans))
-                    builder.row(kind, _use(kind)).add_each(spans.end - spans.start)
+                    builder.each_run(kind, _use(kind), spans.end - spans.start)
                     if _use(kind) is device_trace.DeviceUse.COLLECTIVE:
                         collectives.add(op)
                     uses[_use(kind)].append(spans)
@@ -137,9 +137,7 @@ def copies_between(
             tensor=np.array([builder.tensor(sent.tensor) for sent in of_route]),
         )
         builder.copies(route, copied)
-        builder.row(copy_names.CopyKind.WORKER, device_trace.DeviceUse.PEER).add_each(
-            end_ns - start_ns
-        )
+        builder.each_run(copy_names.CopyKind.WORKER, device_trace.DeviceUse.PEER, end_ns - start_ns)
     return tuple(sorted(found, key=lambda sent: sent.end_ns))
 
 
@@ -280,10 +278,18 @@ def read_trace(
         done += read_bytes
         progress(done, total)
 
-    several = len(files) > 1
-    found = [GpuPlanes(file, f"{_host(file)}/" if several else "", builder) for file in files]
-    if any(plane.lines for gpus in found for plane in gpus.planes.values()):
-        starts, steps_from = _read_gpus(list(zip(files, found, strict=True)), advance)
+    gpus = [gpu_planes(file) for file in files]
+    hosts = [f"{_host(file)}/" if len(files) > 1 else "" for file in files]
+    names = [
+        {number: f"{host}GPU:{number}" for number in of_file}
+        for host, of_file in zip(hosts, gpus, strict=True)
+    ]
+    for device in (device for of_file in names for device in of_file.values()):
+        builder.device(device)
+    planes = [plane for of_file in gpus for plane in of_file.values()]
+    if any(plane.lines for plane in planes):
+        grouped = any(_GROUP in plane.stat_names.values() for plane in planes)
+        starts, steps_from = _read_gpus(files, names, builder, advance, grouped=grouped)
         return builder.build(run, starts, steps_from)
     return _read_hosts(run, files, builder, advance)
 
@@ -336,21 +342,27 @@ def _read_hosts(
 
 
 def _read_gpus(
-    files: Sequence[tuple[SpaceFile, GpuPlanes]], advance: Callable[[int], None]
+    files: Sequence[SpaceFile],
+    names: Sequence[Mapping[int, str]],
+    builder: device_trace.TraceBuilder,
+    advance: Callable[[int], None],
+    *,
+    grouped: bool,
 ) -> tuple[list[int], str]:
-    """Read all GPUs; return the moments that cut their time into steps, and whence they are."""
-    grouped = any(
-        _GROUP in plane.stat_names.values() for _, gpus in files for plane in gpus.planes.values()
-    )
+    """Read all GPUs; return the moments that cut their time into steps, and whence they are.
+
+    ``grouped``: kernels say which step they are of.
+    """
     steps: dict[int, tuple[int, int]] = {}
     marked: list[tuple[int, int]] = []
-    for file, gpus in files:
+    for file, of_file in zip(files, names, strict=True):
         if grouped:
-            found = gpus.read(_GROUP, lambda keys: keys, advance)
+            found = add_streams(file, of_file, builder, _GROUP, lambda keys: keys, advance)
         else:
             marks = profile_steps.read_marks(file, launches=True)
             marked += marks.steps.pairs()
-            found = gpus.read(profile_steps.CORRELATION, marks.step_of, advance)
+            key, step_of = profile_steps.CORRELATION, marks.step_of
+            found = add_streams(file, of_file, builder, key, step_of, advance)
         for step, (first_ns, last_ns) in found.items():
             device_trace.widen(steps, step, first_ns, last_ns)
     spans = sorted(steps.values()) or sorted(marked)

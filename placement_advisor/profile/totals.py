@@ -27,7 +27,6 @@ import numpy as np
 
 from placement_advisor.files.contract import Count, NotNegative, Ns, Text
 from placement_advisor.files.output import scratch_folder
-from placement_advisor.measurement.measurement import Activity
 from placement_advisor.processes.orphan_guard import die_with_parent
 from placement_advisor.profile import copy_names, device_trace
 
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from placement_advisor.measurement.measurement import Activity
     from placement_advisor.profile.formats import FileFormat
 
     Ints = NDArray[np.int64]
@@ -344,7 +344,7 @@ def totals_of(trace: device_trace.Trace) -> ProfileTotals:
         ),
         by_host=copies_by_host(trace.copied),
         tensors=tensor_totals(trace),
-        activities=_activities(trace),
+        activities=trace.activities,
         waits=trace.waits,
         notes=trace.notes,
     )
@@ -417,21 +417,6 @@ def _route(
         if len(cuts)
         else None,
     )
-
-
-def _activities(trace: device_trace.Trace) -> tuple[Activity, ...]:
-    rows = [
-        Activity(
-            name=name,
-            calls=row.calls,
-            total_ns=row.total_ns,
-            min_ns=row.min_ns,
-            max_ns=row.max_ns,
-            is_copy=use not in (device_trace.DeviceUse.COMPUTE, device_trace.DeviceUse.COLLECTIVE),
-        )
-        for (name, use), row in trace.rows.items()
-    ]
-    return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.name)))
 
 
 def _in_steps(disjoint: device_trace.Spans, cuts: Ints) -> Ints:
