@@ -20,7 +20,7 @@ import numpy as np
 from placement_advisor.measurement import measurement as measurements
 from placement_advisor.profile import copy_names, device_trace, xplane_schema
 from placement_advisor.profile import steps as profile_steps
-from placement_advisor.profile.xplane import plane_as_objects, space_file
+from placement_advisor.profile.xplane import space_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -195,15 +195,10 @@ def _details(text: str) -> tuple[int, int]:
     )
 
 
-def gather_gpu_work(
-    here: str, stream: Stream, windows: profile_steps.StepWindows, *, ahead_ns: int = 0
-) -> None:
-    """Put what a stream of the device ``here`` computed into the steps in which it began.
-
-    Its clock is ``ahead_ns`` ahead of that of the steps.
-    """
+def gather_gpu_work(here: str, stream: Stream, windows: profile_steps.StepWindows) -> None:
+    """Put what a stream of the device ``here`` computed into the steps in which it began."""
     for place, start_ns, end_ns in listed(stream, stream.work):
-        step = windows.at(start_ns - ahead_ns)
+        step = windows.at(start_ns)
         if step is None:
             continue
         kind, name = stream.kinds[stream.name[place]], stream.names[stream.name[place]]
@@ -214,8 +209,8 @@ def gather_gpu_work(
                 device=here,
                 op=op[1] if op else None,
                 row=kind or name,
-                start_ns=start_ns - ahead_ns,
-                end_ns=end_ns - ahead_ns,
+                start_ns=start_ns,
+                end_ns=end_ns,
                 own_ns=end_ns - start_ns,
             )
         )
@@ -242,12 +237,7 @@ def read_gpu_steps(xplane: Path, device_names: Mapping[str, int]) -> measurement
         AdvisorError: the file is missing or corrupt, or no step in it holds GPU work.
     """
     file = space_file(xplane)
-    hosts = [
-        plane_as_objects(file, plane)
-        for plane in file.planes
-        if plane.name == profile_steps.HOST_PLANE
-    ]
-    windows = profile_steps.step_windows(hosts, xplane)
+    windows = profile_steps.step_windows(file)
     name_of = {number: device for device, number in device_names.items()}
     for number, stream in gpu_streams(file, name_of):
         here = name_of[number]

@@ -84,11 +84,13 @@ def recorded_steps(files: Sequence[SpaceFile]) -> list[RecordedSteps]:
 
 
 def _steps(file: SpaceFile, marks: profile_steps.Marks, spans: Spans) -> RecordedSteps:
-    windows = _windows(spans)
+    windows = profile_steps.windows_of(spans.pairs())
     by_gpu = None
-    if not windows.steps:
+    if not windows.windows:
         by_gpu = {
-            number: _windows(profile_steps.outermost(_step_line(file, plane)))
+            number: profile_steps.windows_of(
+                profile_steps.outermost(_step_line(file, plane)).pairs()
+            )
             for number, plane in gpu_planes(file).items()
         }
     by_host = windows.covered_by(file.planes)
@@ -100,7 +102,8 @@ def _steps(file: SpaceFile, marks: profile_steps.Marks, spans: Spans) -> Recorde
 
 
 def _after_warm_up(windows: profile_steps.StepWindows) -> profile_steps.StepWindows:
-    return profile_steps.StepWindows(windows.steps[1:]) if len(windows.steps) > 1 else windows
+    has_several = len(windows.windows) > 1
+    return profile_steps.StepWindows(windows.windows[1:]) if has_several else windows
 
 
 def _start(step: profile_steps.RecordedStep | None) -> int | None:
@@ -114,12 +117,6 @@ def _step_line(file: SpaceFile, plane: StoredPlane) -> list[Interval]:
         if line.name == STEPS_LINE
         for span in file.events(plane, line).spans.pairs()
     ]
-
-
-def _windows(spans: Spans) -> profile_steps.StepWindows:
-    return profile_steps.StepWindows(
-        [profile_steps.RecordedStep(start_ns=start, end_ns=end) for start, end in spans.pairs()]
-    )
 
 
 _BETWEEN_DEVICES = (CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST, CopyKind.PEER)
@@ -219,19 +216,13 @@ def _op(found: re.Match[str]) -> tuple[str, str]:
 
 def _host_ops(process: RecordedProcess) -> Iterator[tuple[xplane.Event, tuple[str, str], int]]:
     """Yield the ops of the host with their own time."""
-    file = process.file
-    hosts = [
-        xplane.plane_as_objects(file, plane)
-        for plane in file.planes
-        if plane.name == profile_steps.HOST_PLANE
-    ]
     threads = [
         [
             (event, _op(found))
             for event in line.events
             if (found := profile_steps.OP_EVENT.fullmatch(event.name))
         ]
-        for line in profile_steps.host_lines(hosts)
+        for line in profile_steps.host_lines(process.file)
         if not line.name.startswith(_INPUT_PIPELINE)
     ]
     events = [[event for event, _ in thread] for thread in threads]

@@ -28,7 +28,7 @@ from placement_advisor.measurement import measurement as measurements
 from placement_advisor.profile import steps as profile_steps
 from placement_advisor.profile.copy_names import CopyKind
 from placement_advisor.profile.gpu_planes import gather_gpu_work, gpu_streams
-from placement_advisor.profile.xplane import read_planes, space_file
+from placement_advisor.profile.xplane import space_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -272,23 +272,21 @@ def _steps(
     Raises:
         AdvisorError: a file is missing or corrupt, or no step is complete.
     """
-    client = read_planes(client_file, clocks.ahead_ns(clocks.client))
-    asked = covered = profile_steps.step_windows(client, client_file)
+    client = space_file(client_file, clocks.ahead_ns(clocks.client))
+    asked = covered = profile_steps.step_windows(client)
     threads, windows = {}, {}
     devices = tuple(worker_files)
     for device, path in worker_files.items():
-        ahead_ns = clocks.ahead_ns(device)
-        planes = read_planes(path, ahead_ns)
-        own = asked.marked_by(planes, path).covered_by(planes)
-        windows[device] = own
+        file = space_file(path, clocks.ahead_ns(device))
+        threads[device] = lines = profile_steps.host_lines(file)
+        windows[device] = own = asked.marked_by(lines, path).covered_by(file.planes)
         covered = covered.shared_with(own)
-        threads[device] = lines = tuple(profile_steps.host_lines(planes))
         profile_steps.gather_events(
             device, lines, own, devices, exchanged_bytes, on_core=not on_gpus
         )
         if on_gpus:
-            for _, stream in gpu_streams(space_file(path), {_ONLY_GPU: device}):
-                gather_gpu_work(device, stream, own, ahead_ns=ahead_ns)
+            for _, stream in gpu_streams(file, {_ONLY_GPU: device}):
+                gather_gpu_work(device, stream, own)
     steps = covered.with_work(client_file)
     if on_gpus:
         return steps, {}

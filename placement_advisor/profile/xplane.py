@@ -10,7 +10,13 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.profile.xplane_schema import PROFILE_START, TASK_PLANE, new_space
+from placement_advisor.profile.xplane_schema import (
+    PROFILE_START,
+    PROFILE_STOP,
+    TASK_PLANE,
+    new_space,
+    profile_start_ns,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,9 +25,6 @@ if TYPE_CHECKING:
     from placement_advisor.profile.xplane_schema import StatValue
     from placement_advisor.profile.xspace_columns import SpaceFile, StoredLine, StoredPlane
 
-
-PROFILE_STOP = "profile_stop_time"
-_MOMENTS = frozenset({PROFILE_START, PROFILE_STOP})
 
 _PS_PER_NS = 1_000
 _INT64_MAX = 2**63 - 1
@@ -60,20 +63,8 @@ class Plane:
     stats: Mapping[str, StatValue] = field(default_factory=dict)
 
 
-def read_planes(path: Path, ahead_ns: int = 0) -> tuple[Plane, ...]:
-    """Read an XSpace file, with stats that refer to a string resolved to it.
-
-    ``ahead_ns`` is how far the clock that it was taken by is ahead of that of the planes.
-
-    Raises:
-        AdvisorError: the file cannot be read, is corrupt, or holds no plane.
-    """
-    file = space_file(path)
-    return tuple(plane_as_objects(file, plane, ahead_ns) for plane in file.planes)
-
-
-def space_file(path: Path) -> SpaceFile:
-    """Return an XSpace file, none of its events read yet.
+def space_file(path: Path, ahead_ns: int = 0) -> SpaceFile:
+    """Return an XSpace file, none of its events read yet; ``ahead_ns`` is that of `SpaceFile`.
 
     Raises:
         AdvisorError: the file cannot be read, is corrupt, or holds no plane.
@@ -81,11 +72,11 @@ def space_file(path: Path) -> SpaceFile:
     # numba comes with it, which takes a second that a usage error need not wait for.
     from placement_advisor.profile.xspace_columns import SpaceFile
 
-    return SpaceFile(path)
+    return SpaceFile(path, ahead_ns)
 
 
 def write_planes(path: Path, planes: Iterable[Plane]) -> None:
-    """Write planes so that `read_planes` returns them again.
+    """Write planes so that a `SpaceFile` has them again.
 
     Where a plane "Task Environment" says when profiling began, times are written relative to
     that, as the profiler does.
@@ -104,7 +95,7 @@ def copy_counted_from(
     """Copy an XSpace file with times that count from ``start_ns``, by the plane "Task Environment".
 
     ``ahead_ns`` is how far the clock that they were taken by is ahead. Planes get one ``more`` line
-    by their name, whose times are of that clock.
+    by their name.
 
     Raises:
         AdvisorError: the file cannot be read, is corrupt, or holds no plane.
@@ -113,11 +104,11 @@ def copy_counted_from(
     space = new_space()
     space.ParseFromString(source.read_bytes())
     for plane in space.planes:
-        if plane.name in more:
-            free = max((line.id for line in plane.lines), default=0) + 1
-            _write_lines(plane, [replace(more[plane.name], id=free)], began_ns)
         for line in plane.lines:
             line.timestamp_ns += began_ns - ahead_ns - start_ns
+        if plane.name in more:
+            free = max((line.id for line in plane.lines), default=0) + 1
+            _write_lines(plane, [replace(more[plane.name], id=free)], start_ns)
         if plane.name == TASK_PLANE:
             names = {key: each.name for key, each in plane.stat_metadata.items()}
             for stat in plane.stats:
@@ -128,36 +119,21 @@ def copy_counted_from(
     target.write_bytes(space.SerializeToString(deterministic=True))
 
 
-def profile_start_ns(planes: Iterable[Plane | StoredPlane]) -> int:
-    """Return when profiling began, 0 if times are counted from no such moment."""
-    for plane in planes:
-        start_ns = plane.stats.get(PROFILE_START)
-        if plane.name == TASK_PLANE and isinstance(start_ns, int):
-            return start_ns
-    return 0
-
-
-def plane_as_objects(file: SpaceFile, plane: StoredPlane, ahead_ns: int = 0) -> Plane:
-    """Read all events of a plane of a file; ``ahead_ns`` is that of `read_planes`.
+def lines_of(file: SpaceFile, plane: StoredPlane) -> tuple[Line, ...]:
+    """Read all events of a plane of a file.
 
     Raises:
         AdvisorError: a line of it is corrupt.
     """
-    stats = {
-        name: value - ahead_ns if name in _MOMENTS and isinstance(value, int) else value
-        for name, value in plane.stats.items()
-    }
-    lines = tuple(_line(file, plane, line, ahead_ns) for line in plane.lines)
-    return Plane(name=plane.name, lines=lines, stats=stats)
+    return tuple(_line(file, plane, line) for line in plane.lines)
 
 
-def _line(file: SpaceFile, plane: StoredPlane, line: StoredLine, ahead_ns: int) -> Line:
+def _line(file: SpaceFile, plane: StoredPlane, line: StoredLine) -> Line:
     found = file.events(plane, line, of_all=set(plane.stat_names.values()))
     stats: defaultdict[int, dict[str, StatValue]] = defaultdict(dict)
     for place, name, value in file.values(plane, found):
         stats[place][name] = value
-    start_ns = found.start_ns - ahead_ns
-    columns = (found.name.tolist(), start_ns.tolist(), found.duration_ns.tolist())
+    columns = (found.name.tolist(), found.start_ns.tolist(), found.duration_ns.tolist())
     events = tuple(
         Event(
             name=plane.event_names.get(name, ""),
