@@ -300,14 +300,10 @@ def _form_within(file: Path) -> FileFormat | None:
 
 
 def _is_made_up(run: Path) -> bool:
-    """Return whether a run holds a simulated step, which an analysis put beside recorded ones.
-
-    In older analyses it is called ``towers-simulated`` and lies in the log folder.
-    """
-    if not run.name.endswith((SIMULATED, BOTH)):
-        return False
-    above = run.resolve().parents[2:5]
-    return any((each / logs / OVERVIEW).exists() for each in above for logs in (".", LOG_FOLDER))
+    """Return whether a run holds a simulated step, which an analysis put beside recorded ones."""
+    output = run.resolve().parents[4:5]
+    is_simulated = run.name.endswith((SIMULATED, BOTH))
+    return is_simulated and any((each / LOG_FOLDER / OVERVIEW).exists() for each in output)
 
 
 def _age(file: Path) -> tuple[str, int, str]:

@@ -382,12 +382,13 @@ def trace_with_sizes(trace: device_trace.Trace, graph: OpGraph) -> device_trace.
     sizes = np.array(
         [device_trace.UNKNOWN_BYTES if size is None else size for size in [*found, None]], np.int64
     )
-    copied = {route: _sized(copied, sizes) for route, copied in trace.copied.items()}
-    unknown = (
-        int((each.size_bytes == device_trace.UNKNOWN_BYTES).sum()) for each in trace.copied.values()
-    )
-    left = (int((each.size_bytes == device_trace.UNKNOWN_BYTES).sum()) for each in copied.values())
-    if not (known := sum(unknown) - sum(left)):
+    copied, known = {}, 0
+    for route, own in trace.copied.items():
+        is_unknown = own.size_bytes == device_trace.UNKNOWN_BYTES
+        size_bytes = np.where(is_unknown, sizes[own.tensor], own.size_bytes)
+        copied[route] = replace(own, size_bytes=size_bytes)
+        known += int((size_bytes != own.size_bytes).sum())
+    if not known:
         return trace
     note = f"sizes of {known:,} copies are those of the graph"
     return replace(trace, copied=copied, notes=(*trace.notes, note))
@@ -399,15 +400,6 @@ def totals_with_layers(profile: totals.ProfileTotals, graph: OpGraph) -> totals.
     known = sum(tensor.op is not None for tensor in tensors)
     note = f"{known} of {len(tensors)} tensors are in the graph"
     return replace(profile, tensors=tensors, notes=(*profile.notes, note))
-
-
-def _sized(
-    copied: device_trace.CopyColumns, sizes: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> device_trace.CopyColumns:
-    own = copied.size_bytes
-    return replace(
-        copied, size_bytes=np.where(own == device_trace.UNKNOWN_BYTES, sizes[copied.tensor], own)
-    )
 
 
 def _joined(tensor: totals.TensorTotals, graph: OpGraph) -> totals.TensorTotals:

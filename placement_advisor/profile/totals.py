@@ -31,7 +31,7 @@ from placement_advisor.processes.orphan_guard import die_with_parent
 from placement_advisor.profile import copy_names, device_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -361,27 +361,24 @@ def _device(
         for use, spans in uses.items()
     }
     busy = device_trace.union_of_spans(uses.values())
-    per_step = idle_per_step_ns = None
-    if len(cuts):
-        per_step = {
-            use: TimeTotals(
-                time_ns=_per_step(spans, cuts), exposed_ns=_per_step(exposed[use], cuts)
-            )
+
+    def amounts(
+        length: Callable[[device_trace.Spans], int],
+    ) -> dict[device_trace.DeviceUse, TimeTotals]:
+        return {
+            use: TimeTotals(time_ns=length(spans), exposed_ns=length(exposed[use]))
             for use, spans in uses.items()
         }
-        idle_per_step_ns = int(np.median(np.diff(cuts) - _in_steps(busy, cuts)))
+
+    has_steps = len(cuts) > 0
     return DeviceTotals(
         device=device,
-        total={
-            use: TimeTotals(
-                time_ns=device_trace.spans_length(spans),
-                exposed_ns=device_trace.spans_length(exposed[use]),
-            )
-            for use, spans in uses.items()
-        },
+        total=amounts(device_trace.spans_length),
         idle_ns=span_ns - device_trace.spans_length(busy),
-        per_step=per_step,
-        idle_per_step_ns=idle_per_step_ns,
+        per_step=amounts(lambda spans: _per_step(spans, cuts)) if has_steps else None,
+        idle_per_step_ns=int(np.median(np.diff(cuts) - _in_steps(busy, cuts)))
+        if has_steps
+        else None,
     )
 
 

@@ -212,28 +212,11 @@ def test_runs_with_other_names_go_by_the_time_of_their_files(tmp_path):
     assert recorded_run(tmp_path).files == (newest,)
 
 
-@pytest.mark.parametrize(
-    ("measured", "made_up"),
-    [
-        (
-            "runs/towers/plugins/profile/measured",
-            ("runs/towers/plugins/profile/simulated", "runs/towers/plugins/profile/both"),
-        ),
-        # As before candidates had folders of their own.
-        (
-            "tensorboard/plugins/profile/towers",
-            (
-                "tensorboard/plugins/profile/towers-simulated",
-                "tensorboard/plugins/profile/towers-both",
-            ),
-        ),
-    ],
-    ids=["now", "before"],
-)
-def test_steps_that_an_analysis_simulated_are_no_recorded_profiles(tmp_path, measured, made_up):
-    recorded = made(tmp_path / measured / "vm.xplane.pb", at_s=1_000)
-    for run in made_up:
-        made(tmp_path / run / "vm.xplane.pb", at_s=3_000)
+def test_steps_that_an_analysis_simulated_are_no_recorded_profiles(tmp_path):
+    runs = tmp_path / "runs" / "towers" / "plugins" / "profile"
+    recorded = made(runs / "measured" / "vm.xplane.pb", at_s=1_000)
+    for run in ("simulated", "both"):
+        made(runs / run / "vm.xplane.pb", at_s=3_000)
     assert recorded_run(tmp_path).files != (recorded,)
     made(tmp_path / "tensorboard" / "plugins" / "placement" / "analysis.json")
     assert recorded_run(tmp_path).files == (recorded,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -242,13 +242,14 @@ def convolution_s(
 ) -> Figures:
     """Return the seconds of each kernel; ``bandwidth`` is what plain copies reach, in bytes/s."""
     plain = replace(constants.direct, single_tile=PLAIN_SINGLE_TILE)
-    plain_s = _boosted_direct_s(shape, gpu, replace(constants, direct=plain), bandwidth)
+    plain_s = _Algorithms(shape, gpu, replace(constants, direct=plain), bandwidth).direct_s()
+    boosted = _Algorithms(shape, gpu, constants, bandwidth)
     of_algorithms = [
         np.where(shape.taps == 1, plain_s, np.inf),
-        _boosted_direct_s(shape, gpu, constants, bandwidth),
-        _f2_s(shape, gpu, constants, bandwidth),
-        _f4_s(shape, gpu, constants, bandwidth),
-        *(_fft_s(shape, tile, gpu, constants, bandwidth) for tile in FFT_TILES),
+        boosted.direct_s(),
+        np.where(shape.has_winograd, boosted.f2_s(), np.inf),
+        np.where(shape.has_winograd, boosted.f4_s(), np.inf),
+        *(np.where(shape.has_fft(tile), boosted.fft_s(tile), np.inf) for tile in FFT_TILES),
     ]
     return at_clock_s(np.min(of_algorithms, axis=0), gpu, constants.clock)
 
@@ -257,44 +258,8 @@ def direct_s(
     shape: Convolutions, gpu: GpuFacts, constants: ConvolutionConstants, bandwidth: float
 ) -> Figures:
     """Return the seconds of each kernel if it is a direct one."""
-    return at_clock_s(_boosted_direct_s(shape, gpu, constants, bandwidth), gpu, constants.clock)
-
-
-def _boosted_direct_s(
-    shape: Convolutions, gpu: GpuFacts, constants: ConvolutionConstants, bandwidth: float
-) -> Figures:
-    products = shape.direct()
-    computing_s = tiled_s(products, gpu, constants.direct, bandwidth)
-    return _in_one_kernel(shape, products, computing_s, gpu, constants, bandwidth)
-
-
-def _f2_s(
-    shape: Convolutions, gpu: GpuFacts, constants: ConvolutionConstants, bandwidth: float
-) -> Figures:
-    products = shape.winograd(F2_OUTPUTS, F2_PRODUCTS)
-    transformed = FLOAT32_BYTES * shape.inputs * shape.outputs * (WINOGRAD_TAPS + 2 * F2_PRODUCTS)
-    computing_s = (
-        tiled_s(products, gpu, constants.f2, bandwidth)
-        + constants.f2_filter * transformed / bandwidth
-    )
-    time_s = _in_one_kernel(shape, products, computing_s, gpu, constants, bandwidth)
-    return np.where(shape.has_winograd, time_s, np.inf)
-
-
-def _f4_s(
-    shape: Convolutions, gpu: GpuFacts, constants: ConvolutionConstants, bandwidth: float
-) -> Figures:
-    products = shape.winograd(F4_OUTPUTS, F4_PRODUCTS)
-    time_s = _through_memory(shape, products, F4_PRODUCTS, gpu, constants, bandwidth)
-    return np.where(shape.has_winograd, time_s, np.inf)
-
-
-def _fft_s(
-    shape: Convolutions, tile: int, gpu: GpuFacts, constants: ConvolutionConstants, bandwidth: float
-) -> Figures:
-    numbers = COMPLEX * _frequencies(tile)
-    time_s = _through_memory(shape, shape.fft(tile), numbers, gpu, constants, bandwidth)
-    return np.where(shape.has_fft(tile), time_s, np.inf)
+    boosted_s = _Algorithms(shape, gpu, constants, bandwidth).direct_s()
+    return at_clock_s(boosted_s, gpu, constants.clock)
 
 
 def _frequencies(tile: int) -> int:
@@ -302,42 +267,61 @@ def _frequencies(tile: int) -> int:
     return tile * (tile // 2 + 1)
 
 
-def _through_memory(
-    shape: Convolutions,
-    products: Products,
-    numbers: int,
-    gpu: GpuFacts,
-    constants: ConvolutionConstants,
-    bandwidth: float,
-) -> Figures:
-    """Return the time of products between kernels that transform.
+class _Algorithms(NamedTuple):
+    """Seconds of convolutions at the boost clock, by each algorithm."""
 
-    ``numbers`` is how many stand for a tile.
-    """
-    filter_bytes = FLOAT32_BYTES * shape.inputs * shape.outputs * (shape.taps + 2 * numbers)
-    tile_bytes = 2 * FLOAT32_BYTES * numbers * products.n * (shape.inputs + shape.outputs)
-    image_bytes = shape.size_bytes + tile_bytes
-    moved = constants.f4_filter * filter_bytes + constants.f4_images * image_bytes
-    computing_s = np.maximum(
-        tiled_s(products, gpu, constants.f4, bandwidth), products.flops / gpu.peak_flops_per_s
-    )
-    time_s = computing_s + moved / bandwidth + constants.f4_start_s
-    found: Figures = np.maximum(time_s, shape.size_bytes / bandwidth)
-    return found
+    shape: Convolutions
+    gpu: GpuFacts
+    constants: ConvolutionConstants
+    bandwidth: float
 
+    def direct_s(self) -> Figures:
+        return self._in_one_kernel(self.shape.direct(), self.constants.direct, 0)
 
-def _in_one_kernel(
-    shape: Convolutions,
-    products: Products,
-    computing_s: Figures,
-    gpu: GpuFacts,
-    constants: ConvolutionConstants,
-    bandwidth: float,
-) -> Figures:
-    """Return the time of a kernel that reads and writes memory while it computes."""
-    memory_s = shape.size_bytes / bandwidth
-    limit_s = np.maximum(memory_s, products.flops / gpu.peak_flops_per_s)
-    return np.maximum(computing_s + constants.reading * memory_s, limit_s)
+    def f2_s(self) -> Figures:
+        channels = self.shape.inputs * self.shape.outputs
+        transformed = FLOAT32_BYTES * channels * (WINOGRAD_TAPS + 2 * F2_PRODUCTS)
+        products = self.shape.winograd(F2_OUTPUTS, F2_PRODUCTS)
+        return self._in_one_kernel(
+            products, self.constants.f2, self.constants.f2_filter * transformed
+        )
+
+    def f4_s(self) -> Figures:
+        return self._through_memory(self.shape.winograd(F4_OUTPUTS, F4_PRODUCTS), F4_PRODUCTS)
+
+    def fft_s(self, tile: int) -> Figures:
+        return self._through_memory(self.shape.fft(tile), COMPLEX * _frequencies(tile))
+
+    def _through_memory(self, products: Products, numbers: int) -> Figures:
+        """Return the time of products between kernels that transform.
+
+        ``numbers`` is how many stand for a tile.
+        """
+        shape, constants = self.shape, self.constants
+        filter_bytes = FLOAT32_BYTES * shape.inputs * shape.outputs * (shape.taps + 2 * numbers)
+        tile_bytes = 2 * FLOAT32_BYTES * numbers * products.n * (shape.inputs + shape.outputs)
+        image_bytes = shape.size_bytes + tile_bytes
+        moved = constants.f4_filter * filter_bytes + constants.f4_images * image_bytes
+        computing_s = np.maximum(
+            tiled_s(products, self.gpu, constants.f4, self.bandwidth),
+            products.flops / self.gpu.peak_flops_per_s,
+        )
+        time_s = computing_s + moved / self.bandwidth + constants.f4_start_s
+        found: Figures = np.maximum(time_s, shape.size_bytes / self.bandwidth)
+        return found
+
+    def _in_one_kernel(
+        self, products: Products, tiling: Tiling, transformed_bytes: Figures | int
+    ) -> Figures:
+        """Return the time of a kernel that reads and writes memory while it computes."""
+        memory_s = self.shape.size_bytes / self.bandwidth
+        computing_s = (
+            tiled_s(products, self.gpu, tiling, self.bandwidth)
+            + transformed_bytes / self.bandwidth
+            + self.constants.reading * memory_s
+        )
+        limit_s = np.maximum(memory_s, products.flops / self.gpu.peak_flops_per_s)
+        return np.maximum(computing_s, limit_s)
 
 
 # Up to this length, one warp holds a row of softmax in registers; beyond, a block of threads reads

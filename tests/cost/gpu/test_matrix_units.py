@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from placement_advisor.cost.gpu.kernel_times import (
     GRADIENTS,
     STRIDED_BY_INPUT,
-    KernelBasis,
     kernel_cost,
     kernel_time,
-    time_in,
 )
+from placement_advisor.cost.table import CostBasis
 from placement_advisor.graph.op import Arithmetic, Kernel, KernelFamily
 from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
 
@@ -25,7 +24,7 @@ ROWS = (4096, 4096)
 
 
 def time(arithmetic, gpu, op="linear", dims=PRODUCT):
-    return time_in(arithmetic, op, dims, gpu_facts(gpu))
+    return kernel_time(op, dims, gpu_facts(gpu), arithmetic)
 
 
 def test_a_gpu_without_units_computes_the_default_in_float32():
@@ -66,7 +65,7 @@ def test_units_are_faster_and_assumed():
         (Arithmetic.BFLOAT16, "H100-SXM5"),
     ):
         found, plain = time(arithmetic, gpu), time(Arithmetic.FLOAT32, gpu)
-        assert (found.basis, found.within) == (KernelBasis.ASSUMED, None)
+        assert (found.basis, found.within) == (CostBasis.KERNEL_ASSUMED, None)
         assert found.time_ns < plain.time_ns / 3
 
 
@@ -92,7 +91,7 @@ def test_kernels_that_move_memory_take_half_as_long_in_halves(op):
     whole = time(Arithmetic.DEFAULT, "A100-40GB-PCIe", op, ROWS)
     half = time(Arithmetic.FLOAT16, "A100-40GB-PCIe", op, ROWS)
     assert half.time_ns == pytest.approx(whole.time_ns / 2, rel=1e-3)
-    assert (whole.basis, half.basis) == (KernelBasis.FITTED, KernelBasis.ASSUMED)
+    assert (whole.basis, half.basis) == (CostBasis.KERNEL, CostBasis.KERNEL_ASSUMED)
 
 
 def test_softmax_in_halves_moves_half_as_much_and_computes_as_much():
