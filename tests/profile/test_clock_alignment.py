@@ -86,68 +86,41 @@ def test_a_clock_that_was_set_is_a_contradiction_and_a_host_without_a_range_has_
     assert [clocks.ahead_ns(device) for device in ("b:0", "c:0", "here:0")] == [70, 0, 0]
 
 
-class World:
-    """Hosts whose clocks are wrong and drift, and messages between them that take their time."""
-
-    def __init__(self, seed, ppm):
-        self.random = random.Random(seed)
-        self.hosts = [None, *(f"h{i}" for i in range(self.random.randrange(1, 5)))]
-        self.offsets = {host: self.random.randrange(-(10**15), 10**15) for host in self.hosts}
-        # Two clocks drift apart by the sum of what each does.
-        self.rates = {host: self.random.uniform(-ppm, ppm) * 1e-6 / 2 for host in self.hosts}
-        self.offsets[None] = 0
-        self.length_ns = self.random.choice((0, 10 * MS, SECOND_NS, 20 * SECOND_NS))
-
-    def ahead_ns(self, host, moment_ns):
-        """The offset to the reference clock, which drifts too; moments are of the true time."""
-        away_ns = moment_ns - self.length_ns // 2
-        return self.offsets[host] + round((self.rates[host] - self.rates[None]) * away_ns)
-
-    def read_ns(self, host, moment_ns):
-        away_ns = moment_ns - self.length_ns // 2
-        return moment_ns + self.offsets[host] + round(self.rates[host] * away_ns)
-
-    def pings(self, shortest_ns, longest_ns):
-        found = {}
-        for host in self.hosts[1:]:
-            there_ns, back_ns = (self.random.randint(shortest_ns, longest_ns) for _ in range(2))
-            found[host] = about(self.offsets[host], before_ns=back_ns, after_ns=there_ns)
-        return found
-
-    def copies(self, delay_ns):
-        """Messages, also at the ends of the profile; their ways take what the function says."""
-        found = []
-        moments = [0, self.length_ns]
-        moments += [self.random.randint(0, self.length_ns) for _ in range(20)]
-        for moment_ns in moments:
-            source, target = self.random.sample(self.hosts, 2)
-            arrived_ns = moment_ns + delay_ns(source, target)
-            found.append(
-                (
-                    source,
-                    target,
-                    self.read_ns(source, moment_ns),
-                    self.read_ns(target, arrived_ns),
-                )
-            )
-        return found
-
-
 # Drifts are rounded to whole ns, once at each end of a copy.
 ROUNDING_NS = 3
 
 
 @given(st.integers(0, 2**32), st.floats(0, DRIFT_PPM), st.integers(0, 50 * MS))
 def test_true_offsets_are_in_the_ranges_whatever_ways_take(seed, ppm, longest_ns):
-    world = World(seed, ppm)
-    by_pings = world.pings(0, longest_ns)
-    aligned = aligned_by(
-        by_pings, world.copies(lambda source, target: world.random.randint(0, longest_ns))
-    )
+    draw = random.Random(seed)
+    hosts = [None, *(f"h{i}" for i in range(draw.randrange(1, 5)))]
+    offset_ns = {host: draw.randrange(-(10**15), 10**15) if host else 0 for host in hosts}
+    # Two clocks drift apart by the sum of what each does.
+    rate = {host: draw.uniform(-ppm, ppm) * 1e-6 / 2 for host in hosts}
+    length_ns = draw.choice((0, 10 * MS, SECOND_NS, 20 * SECOND_NS))
+
+    def ahead_ns(host, moment_ns, rate):
+        """How far the clock of a host, which drifts from the middle on, is ahead at a moment."""
+        return offset_ns[host] + round(rate * (moment_ns - length_ns // 2))
+
+    def read_ns(host, moment_ns):
+        return moment_ns + ahead_ns(host, moment_ns, rate[host])
+
+    by_pings = {}
+    for host in hosts[1:]:
+        there_ns, back_ns = (draw.randint(0, longest_ns) for _ in range(2))
+        by_pings[host] = about(offset_ns[host], before_ns=back_ns, after_ns=there_ns)
+    copies = []
+    # Messages, also at the ends of the profile.
+    for moment_ns in [0, length_ns, *(draw.randint(0, length_ns) for _ in range(20))]:
+        source, target = draw.sample(hosts, 2)
+        arrived_ns = read_ns(target, moment_ns + draw.randint(0, longest_ns))
+        copies.append((source, target, read_ns(source, moment_ns), arrived_ns))
+    aligned = aligned_by(by_pings, copies)
     assert aligned.contradiction_ns <= ROUNDING_NS
     for host, found in aligned.ranges.items():
-        for moment_ns in (0, world.length_ns // 2, world.length_ns):
-            true_ns = world.ahead_ns(host, moment_ns)
+        for moment_ns in (0, length_ns // 2, length_ns):
+            true_ns = ahead_ns(host, moment_ns, rate[host] - rate[None])
             assert found.low_ns - ROUNDING_NS <= true_ns <= found.high_ns + ROUNDING_NS
             assert abs(found.offset_ns - true_ns) <= found.uncertainty_ns + ROUNDING_NS
 

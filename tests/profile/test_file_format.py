@@ -5,13 +5,10 @@ import json
 import os
 
 import pytest
-from drawn_cases import cases
-from hypothesis import given
-from hypothesis import strategies as st
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.device_trace import DeviceUse
-from placement_advisor.profile.formats import FileFormat, format_of, recorded_run
+from placement_advisor.profile.formats import FileFormat, recorded_run
 from placement_advisor.profile.read_profile import read_profile
 from placement_advisor.profile.recorded_ops import read_recorded
 from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
@@ -122,19 +119,6 @@ def test_what_cannot_be_read_is_named(tmp_path, content, said):
         read(path)
     assert str(path) in caught.value.message
     assert caught.value.hint
-
-
-@cases(300)
-@given(st.binary(max_size=60), st.sampled_from([b"", b"\x1f\x8b\x08", b"{", b"\x0a", b'"Name",']))
-def test_any_bytes_are_named_or_refused(tmp_path_factory, content, head):
-    path = tmp_path_factory.mktemp("any") / "p"
-    path.write_bytes(head + content)
-    told: FileFormat | AdvisorError
-    try:
-        told = format_of(path)
-    except AdvisorError as error:
-        told = error
-    assert isinstance(told, FileFormat) or str(path) in told.message
 
 
 def test_a_folder_with_a_pytorch_trace_is_read(tmp_path):

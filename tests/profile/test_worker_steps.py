@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from recorded_profiles import EPOCH_NS, activity, copied, crossing, event, gpu
+from recorded_profiles import EPOCH_NS, activity, copied, crossing, event, gpu, host
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.clock_range import ClockRange
@@ -37,13 +37,8 @@ class Profiles:
     on_gpu: dict[str, list[Event]] = field(default_factory=dict)
 
     def add(self, process, name, start_ns, end_ns, *, thread="tf_Compute/1", stats=None):
-        event = Event(
-            name=name,
-            start_ns=EPOCH_NS + start_ns,
-            duration_ns=end_ns - start_ns,
-            stats=stats or {},
-        )
-        self.events.setdefault((process, thread), []).append(event)
+        found = event(name, start_ns, end_ns, **(stats or {}))
+        self.events.setdefault((process, thread), []).append(found)
 
     def step(self, start_ns, end_ns, *, of=CLIENT):
         self.add(of, "train", start_ns, end_ns, thread="python", stats={"step_num": 7})
@@ -86,7 +81,7 @@ class Profiles:
             def skewed(events, skew_ns=skew_ns):
                 return tuple(replace(event, start_ns=event.start_ns + skew_ns) for event in events)
 
-            lines = tuple(
+            lines = (
                 Line(name=thread, events=skewed(events))
                 for (owner, thread), events in self.events.items()
                 if owner == process
@@ -94,10 +89,7 @@ class Profiles:
             task = {"profile_start_time": EPOCH_NS + self.starts_ns.get(process, -300) + skew_ns}
             if process in self.stops_ns:
                 task["profile_stop_time"] = EPOCH_NS + self.stops_ns[process] + skew_ns
-            planes = (
-                Plane(name="/host:CPU", lines=lines),
-                Plane(name="Task Environment", stats=task),
-            )
+            planes = host(*lines), Plane(name="Task Environment", stats=task)
             if process in self.on_gpu:
                 stream = Line(name="Stream #13", id=13, events=skewed(self.on_gpu[process]))
                 # XProf derives lines from the stream's; they hold the same work again.
@@ -217,15 +209,6 @@ def test_steps_that_a_worker_profiled_in_part_or_did_nothing_in_are_skipped(
     profiles.stops_ns[WORKER_1] = stop_ns
 
     assert profiles.read(planned("a")).step_ns == expected
-
-
-def test_a_tensor_is_seen_to_arrive_on_a_thread_that_ran_ops_before(profiles):
-    profiles.step(0, 1_000)
-    profiles.add(WORKER_0, "a_send:_Send", 100, 110)
-    profiles.add(WORKER_1, "b:Relu", 120, 130, thread="tf_GrpcWorkerEnvQueues/1")
-    profiles.arrival(WORKER_1, "a_recv", 400)
-    (total,) = profiles.read(planned("a")).transfers
-    assert (total.count, total.time_ns) == (1, 300)
 
 
 def test_a_profile_without_steps_or_work_or_planned_copies_is_refused(profiles):

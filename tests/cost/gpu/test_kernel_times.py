@@ -77,16 +77,6 @@ def test_a_convolution_of_the_record_is_the_same_with_its_sizes_along_both_axes(
         assert kernel_time("conv", square, facts) == kernel_time("conv", sizes, facts)
 
 
-@given(gpu=GPUS, count=st.integers(1, 64), m=SIZES, k=SIZES, n=SIZES)
-def test_no_product_is_faster_than_its_limits(gpu, count, m, k, n):
-    facts = gpu_facts(gpu)
-    moved = 4 * count * (m * k + k * n + m * n)
-    for op in ("linear", "bmm"):
-        time_s = seconds(op, gpu, count, m, k, n) + 1e-9
-        assert time_s >= 2 * count * m * k * n / facts.peak_flops_per_s
-        assert time_s >= moved / facts.memory_bandwidth_bytes_per_s
-
-
 @given(
     gpu=GPUS,
     filter_size=st.just(3) | st.integers(4, 20),

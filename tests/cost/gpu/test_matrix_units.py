@@ -104,19 +104,21 @@ def test_softmax_in_halves_moves_half_as_much_and_computes_as_much():
 @given(
     gpu=st.sampled_from(gpus_with_facts()),
     arithmetic=st.sampled_from(Arithmetic),
+    count=st.integers(1, 64),
     sizes=st.tuples(*[st.integers(1, 9_000)] * 3),
 )
-def test_no_product_beats_the_peak_of_its_units_nor_its_bytes(gpu, arithmetic, sizes):
+def test_no_product_beats_the_peak_of_its_units_nor_its_bytes(gpu, arithmetic, count, sizes):
     m, k, n = sizes
     facts = gpu_facts(gpu)
     is_half = arithmetic in (Arithmetic.FLOAT16, Arithmetic.BFLOAT16)
     peak = max(
         facts.peak_flops_per_s, (facts.half_flops_per_s if is_half else facts.tf32_flops_per_s) or 0
     )
-    time_s = time(arithmetic, gpu, dims=(1, m, k, n)).time_ns / 1e9 + 1e-9
-    moved = (2 if is_half else 4) * (m * k + k * n + m * n)
-    assert time_s >= 2 * m * k * n / peak
-    assert time_s >= moved / facts.memory_bandwidth_bytes_per_s
+    moved = (2 if is_half else 4) * count * (m * k + k * n + m * n)
+    for op in ("linear", "bmm"):
+        time_s = time(arithmetic, gpu, op, (count, m, k, n)).time_ns / 1e9 + 1e-9
+        assert time_s >= 2 * count * m * k * n / peak
+        assert time_s >= moved / facts.memory_bandwidth_bytes_per_s
 
 
 @given(
