@@ -197,7 +197,8 @@ def _details(text: str) -> tuple[int, int]:
 
 def gather_gpu_work(here: str, stream: Stream, windows: profile_steps.StepWindows) -> None:
     """Put what a stream of the device ``here`` computed into the steps in which it began."""
-    for place, start_ns, end_ns in listed(stream, stream.work):
+    spans = stream.spans(stream.work).pairs()
+    for place, (start_ns, end_ns) in zip(stream.work.tolist(), spans, strict=True):
         step = windows.at(start_ns)
         if step is None:
             continue
@@ -214,14 +215,6 @@ def gather_gpu_work(here: str, stream: Stream, windows: profile_steps.StepWindow
                 own_ns=end_ns - start_ns,
             )
         )
-
-
-def listed(stream: Stream, places: Ints) -> Iterator[tuple[int, int, int]]:
-    """Yield the place, the start and the end of events."""
-    for place, (start_ns, end_ns) in zip(
-        places.tolist(), stream.spans(places).pairs(), strict=True
-    ):
-        yield place, start_ns, end_ns
 
 
 def read_gpu_steps(xplane: Path, device_names: Mapping[str, int]) -> measurements.StepProfile:
@@ -255,7 +248,8 @@ def _gather_copies(
         if route.kind is copy_names.CopyKind.DEVICE_TO_DEVICE:
             continue
         waiting = route.target if route.target in device_names else here
-        for place, start_ns, end_ns in listed(stream, places):
+        spans = stream.spans(places).pairs()
+        for place, (start_ns, end_ns) in zip(places.tolist(), spans, strict=True):
             step = windows.at(start_ns)
             if step is None:
                 continue

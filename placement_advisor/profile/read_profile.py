@@ -16,7 +16,7 @@ import filecmp
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.profile.xspace_columns import Events, StoredPlane
+    from placement_advisor.profile.xspace_columns import Events, StoredLine, StoredPlane
 
     Ints = NDArray[np.int64]
 
@@ -62,39 +62,44 @@ def read_process(
     collectives: set[str] = set()
     executing: list[device_trace.Spans] = []
     uses: defaultdict[device_trace.DeviceUse, list[device_trace.Spans]] = defaultdict(list)
-    for plane in file.planes:
-        if plane.name != profile_steps.HOST_PLANE:
-            continue
-        found = _names(plane)
-        for line in plane.lines:
-            if line.name.startswith(_INPUT_PIPELINE):
-                continue
-            events = file.events(
-                plane, line, of_named=("name", "kernel_type"), named=found.arrivals
-            )
-            _gather_arrivals(file, plane, events, arrivals)
-            advance(line.place[1] - line.place[0])
-            for name, chosen in _groups(events.name):
-                start_ns = events.start_ns[chosen]
-                spans = device_trace.Spans(start_ns, start_ns + events.duration_ns[chosen])
-                if name in found.sends:
-                    sends[found.sends[name]] += spans.start.tolist()
-                elif name in found.executing:
-                    executing.append(spans)
-                elif name in found.ops:
-                    op, kind = found.ops[name]
-                    place = ops.setdefault(op, len(ops))
-                    parts.append((np.full(len(spans.start), place), spans))
-                    builder.each_run(kind, _use(kind), spans.end - spans.start)
-                    if _use(kind) is device_trace.DeviceUse.COLLECTIVE:
-                        collectives.add(op)
-                    uses[_use(kind)].append(spans)
+    for plane, line in _threads(file):
+        arrived = [
+            name for name, text in plane.event_names.items() if text == profile_steps.ARRIVAL
+        ]
+        events = file.events(plane, line, of_named=("name", "kernel_type"), named=arrived)
+        _gather_arrivals(file, plane, events, arrivals)
+        advance(line.place[1] - line.place[0])
+        for name, chosen in _groups(events.name):
+            start_ns = events.start_ns[chosen]
+            spans = device_trace.Spans(start_ns, start_ns + events.duration_ns[chosen])
+            text = plane.event_names.get(name, "")
+            match = profile_steps.OP_EVENT.fullmatch(text)
+            op, kind = match.groups() if match else ("", "")
+            if text == _EXECUTING:
+                executing.append(spans)
+            elif kind in profile_steps.SEND_KINDS:
+                sends[op] += spans.start.tolist()
+            elif kind and kind not in profile_steps.RECEIVE_KINDS:
+                use = device_trace.DeviceUse.COMPUTE
+                if kind in profile_steps.COLLECTIVE_KINDS:
+                    use = device_trace.DeviceUse.COLLECTIVE
+                    collectives.add(op)
+                parts.append((np.full(len(chosen), ops.setdefault(op, len(ops))), spans))
+                builder.each_run(kind, use, spans.end - spans.start)
+                uses[use].append(spans)
     if not parts:
         return None
     builder.device(device)
     for use, spans_of_use in uses.items():
         builder.used(device, use, device_trace.union_of_spans(spans_of_use))
-    ran = _in_order(tuple(ops), frozenset(collectives), parts)
+    start_ns, end_ns = device_trace.all_spans([spans for _, spans in parts])
+    order = np.argsort(start_ns, kind="stable")
+    ran = waits.RanOps(
+        names=tuple(ops),
+        collectives=frozenset(collectives),
+        name=np.concatenate([name for name, _ in parts])[order],
+        spans=device_trace.Spans(start_ns[order], end_ns[order]),
+    )
     return waits.ProcessRecord(
         device=device,
         ran=ran,
@@ -102,6 +107,15 @@ def read_process(
         sends={node: sorted(moments) for node, moments in sends.items()},
         arrivals={node: sorted(moments) for node, moments in arrivals.items()},
     )
+
+
+def _threads(file: SpaceFile) -> Iterator[tuple[StoredPlane, StoredLine]]:
+    """Yield the threads of the host that run ops of the step."""
+    for plane in file.planes:
+        if plane.name == profile_steps.HOST_PLANE:
+            for line in plane.lines:
+                if not line.name.startswith(_INPUT_PIPELINE):
+                    yield plane, line
 
 
 def copies_between(
@@ -141,33 +155,6 @@ def copies_between(
     return tuple(sorted(found, key=lambda sent: sent.end_ns))
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """What ids of event names stand for: ops with kinds, nodes that send, and so on."""
-
-    ops: dict[int, tuple[str, str]]
-    sends: dict[int, str]
-    arrivals: frozenset[int]
-    executing: frozenset[int]
-
-
-def _names(plane: StoredPlane) -> _Names:
-    ops: dict[int, tuple[str, str]] = {}
-    sends: dict[int, str] = {}
-    arrivals, executing = set(), set()
-    for name, text in plane.event_names.items():
-        if text == profile_steps.ARRIVAL:
-            arrivals.add(name)
-        elif text == _EXECUTING:
-            executing.add(name)
-        elif match := profile_steps.OP_EVENT.fullmatch(text):
-            if match[2] in profile_steps.SEND_KINDS:
-                sends[name] = match[1]
-            elif match[2] not in profile_steps.RECEIVE_KINDS:
-                ops[name] = match[1], match[2]
-    return _Names(ops, sends, frozenset(arrivals), frozenset(executing))
-
-
 def _gather_arrivals(
     file: SpaceFile, plane: StoredPlane, events: Events, arrivals: dict[str, list[int]]
 ) -> None:
@@ -177,29 +164,6 @@ def _gather_arrivals(
     for event, stats in told.items():
         if stats.get("kernel_type") in profile_steps.RECEIVE_KINDS and "name" in stats:
             arrivals[stats["name"]].append(int(events.start_ns[event]))
-
-
-def _use(kind: str) -> device_trace.DeviceUse:
-    return (
-        device_trace.DeviceUse.COLLECTIVE
-        if kind in profile_steps.COLLECTIVE_KINDS
-        else device_trace.DeviceUse.COMPUTE
-    )
-
-
-def _in_order(
-    names: tuple[str, ...],
-    collectives: frozenset[str],
-    parts: Sequence[tuple[Ints, device_trace.Spans]],
-) -> waits.RanOps:
-    start_ns, end_ns = device_trace.all_spans([spans for _, spans in parts])
-    order = np.argsort(start_ns, kind="stable")
-    return waits.RanOps(
-        names=names,
-        collectives=collectives,
-        name=np.concatenate([name for name, _ in parts])[order],
-        spans=device_trace.Spans(start_ns[order], end_ns[order]),
-    )
 
 
 def _copies_to(
