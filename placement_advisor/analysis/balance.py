@@ -292,7 +292,8 @@ def balance(
         bundles = {samples: scratch / split_plan.share_folder(samples) for samples in shares}
         speeds = time_devices(running, shares, bundles, watcher)
         most = [memory.largest_batch(device.memory_bytes) for device in plan.devices]
-        by_lines = batch_costs.best_by_lines(speeds, batch, most)
+        lines = [speed.line for speed in speeds]
+        by_lines = batch_costs.best_split(lines, batch, most)
         off = batch_costs.misfit_of(speeds)
         splits = SplitSearch(running, steps.split, most, watcher)
         warnings, advised = list(plan.warnings), by_lines.batches
@@ -322,13 +323,11 @@ def balance(
         memory=memory,
         most=tuple(most),
         best=by_lines,
-        even=batch_costs.split_step([speed.line for speed in speeds], even),
+        even=batch_costs.split_step(lines, even),
         others=()
         if off > batch_costs.MAX_MISFIT
         else batch_costs.other_batches(speeds, batch, most),
-        best_batch=None
-        if off > batch_costs.MAX_MISFIT
-        else batch_costs.best_batch([speed.line for speed in speeds], most),
+        best_batch=None if off > batch_costs.MAX_MISFIT else batch_costs.best_batch(lines, most),
         advised=advised,
         tried=splits.tried(),
         warnings=tuple(warnings),

@@ -50,16 +50,16 @@ def test_the_best_rate_of_an_even_step_is_that_of_a_further_sample():
 @pytest.mark.parametrize(
     ("cards", "batch", "most", "split"),
     [
-        ([FAST, SLOW], 60, None, (40, 20)),  # Both are equally late.
+        ([FAST, SLOW], 60, [None] * 2, (40, 20)),  # Both are equally late.
         ([FAST, SLOW], 60, [30, None], (30, 30)),  # Memory bends it.
         # A card that costs more than it saves gets nothing.
-        ([FREE, BatchTime(fixed_ns=100 * MS, per_sample_ns=1.0 * MS)], 60, None, (60, 0)),
+        ([FREE, BatchTime(fixed_ns=100 * MS, per_sample_ns=1.0 * MS)], 60, [None] * 2, (60, 0)),
         # Of equally fast splits earlier cards get more: 2 ms have room for six samples.
-        ([FREE, FREE, FREE], 5, None, (2, 2, 1)),
+        ([FREE, FREE, FREE], 5, [None] * 3, (2, 2, 1)),
     ],
 )
 def test_the_best_split_by_hand(cards, batch, most, split):
-    assert best_split(cards, batch, most) == split
+    assert best_split(cards, batch, most).batches == split
 
 
 def test_a_line_needs_two_sizes_and_a_split_room_for_the_batch():
@@ -91,7 +91,5 @@ def test_no_split_that_fits_is_faster_than_the_best(several, batch, data):
             best_split(several, batch, most)
         return
     found = best_split(several, batch, most)
-    assert found in splits
-    assert split_step(several, found).slowest_ns == min(
-        split_step(several, split).slowest_ns for split in splits
-    )
+    assert found.batches in splits
+    assert found.slowest_ns == min(split_step(several, split).slowest_ns for split in splits)
