@@ -273,16 +273,16 @@ def add_streams(
     file: SpaceFile,
     name_of: Mapping[int, str],
     builder: device_trace.TraceBuilder,
+    steps: dict[int, tuple[int, int]],
     key: str,
     step_of: Callable[[Ints], Ints],
     advance: Callable[[int], None],
-) -> dict[int, tuple[int, int]]:
-    """Add what GPUs did, by their names, to a trace; return when each step began and ended on any.
+) -> None:
+    """Add what GPUs did, by their names, to a trace, and when each step began and ended on any.
 
     ``key`` is the stat by which ``step_of`` tells steps, -1 for none. ``advance`` is told the bytes
     that were read.
     """
-    steps: dict[int, tuple[int, int]] = {}
     for line in (line for plane in gpu_planes(file).values() for line in plane.lines):
         if not is_stream(line):
             advance(line.place[1] - line.place[0])
@@ -296,7 +296,6 @@ def add_streams(
                 f"{file.path.name}: events without a sensible time were left out"
             )
         advance(stream.line.place[1] - stream.line.place[0])
-    return steps
 
 
 def _add_stream(builder: device_trace.TraceBuilder, device: str, stream: Stream) -> None:

@@ -408,21 +408,22 @@ class Marks(NamedTuple):
 
     def step_of(self, correlations: Ints) -> Ints:
         """Return the number of the step in which each was launched, `NO_KEY` if in none."""
-        known, moments = self._launches(correlations)
-        found: Ints = np.where(known, _within(self.steps, moments), NO_KEY)
+        nowhere = np.full(len(correlations), NO_KEY)
+        moments = self.launch_of(correlations, otherwise=nowhere)
+        if not len(self.steps.start):
+            return nowhere
+        place = np.searchsorted(self.steps.start, moments, side="right") - 1
+        found: Ints = np.where(moments < self.steps.end[np.maximum(place, 0)], place, NO_KEY)
         return found
 
     def launch_of(self, correlations: Ints, otherwise: Ints) -> Ints:
         """Return the moment at which each was launched, another where that is not known."""
-        known, moments = self._launches(correlations)
-        found: Ints = np.where(known, moments, otherwise)
-        return found
-
-    def _launches(self, correlations: Ints) -> tuple[NDArray[np.bool_], Ints]:
         if not len(self.launched):
-            return np.zeros(len(correlations), np.bool_), np.zeros(len(correlations), np.int64)
+            return otherwise
         place = np.minimum(np.searchsorted(self.launched, correlations), len(self.launched) - 1)
-        return self.launched[place] == correlations, self.launched_ns[place]
+        is_known = self.launched[place] == correlations
+        found: Ints = np.where(is_known, self.launched_ns[place], otherwise)
+        return found
 
 
 def read_marks(file: SpaceFile, *, launches: bool) -> Marks:
@@ -459,15 +460,6 @@ def outermost(marks: Iterable[tuple[int, int]]) -> Spans:
             found.append((start_ns, end_ns))
     starts, ends = zip(*found, strict=True) if found else ((), ())
     return Spans(np.array(starts, np.int64), np.array(ends, np.int64))
-
-
-def _within(steps: Spans, moments: Ints) -> Ints:
-    place = np.searchsorted(steps.start, moments, side="right") - 1
-    if not len(steps.start):
-        return np.full(len(moments), NO_KEY)
-    inside = (place >= 0) & (moments < steps.end[np.maximum(place, 0)])
-    found: Ints = np.where(inside, place, NO_KEY)
-    return found
 
 
 COLLECTIVE_ROW = "[gRPC ring collective]"
