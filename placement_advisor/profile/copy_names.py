@@ -40,11 +40,11 @@ class CopyKind(StrEnum):
 _COPY = r"(?:Memcpy ?|MEMCPY|\[CUDA memcpy |\[(?:CUDA )?Unified Memory [Mm]emcpy )"
 _ENDS = {"P": "Peer", "H": "Host", "D": "Device"}
 _DIRECTIONS = {
-    CopyKind.PEER: "PP",
-    CopyKind.HOST_TO_DEVICE: "HD",
-    CopyKind.DEVICE_TO_HOST: "DH",
-    CopyKind.DEVICE_TO_DEVICE: "DD",
-    CopyKind.HOST_TO_HOST: "HH",
+    CopyKind.PEER: ("P", "P"),
+    CopyKind.HOST_TO_DEVICE: ("H", "D"),
+    CopyKind.DEVICE_TO_HOST: ("D", "H"),
+    CopyKind.DEVICE_TO_DEVICE: ("D", "D"),
+    CopyKind.HOST_TO_HOST: ("H", "H"),
 }
 _SPELLINGS: Mapping[CopyKind, re.Pattern[str]] = {
     **{

@@ -514,7 +514,7 @@ def gather_events(
     joined_ns: defaultdict[str, list[int]] = defaultdict(list)
     done_ns: defaultdict[str, list[int]] = defaultdict(list)
     for event in (event for line in lines for event in line.events):
-        kind, node = event.stats.get("kernel_type"), str(event.stats.get("name"))
+        kind, node = (str(event.stats.get(stat)) for stat in ("kernel_type", "name"))
         if event.name == JOIN and kind in COLLECTIVE_KINDS:
             joined_ns[node].append(event.start_ns)
         elif event.name == ARRIVAL and kind in COLLECTIVE_KINDS:

@@ -177,15 +177,15 @@ def copies_between(
                     )
                     found.append(copy)
     by_route: defaultdict[Route, list[SentTensor]] = defaultdict(list)
-    for sent in found:
-        by_route[Route(sent.source, sent.target, CopyKind.WORKER)].append(sent)
+    for copy in found:
+        by_route[Route(copy.source, copy.target, CopyKind.WORKER)].append(copy)
     for route, of_route in by_route.items():
-        start_ns = np.array([sent.start_ns for sent in of_route], np.int64)
-        end_ns = np.array([sent.end_ns for sent in of_route], np.int64)
+        start_ns = np.array([copy.start_ns for copy in of_route], np.int64)
+        end_ns = np.array([copy.end_ns for copy in of_route], np.int64)
         copied = CopyColumns(
             spans=Spans(start_ns, end_ns),
             size_bytes=np.full(len(of_route), UNKNOWN_BYTES),
-            tensor=np.array([builder.tensor(sent.tensor) for sent in of_route]),
+            tensor=np.array([builder.tensor(copy.tensor) for copy in of_route]),
         )
         builder.copies(route, copied)
         builder.each_run(CopyKind.WORKER, DeviceUse.PEER, end_ns - start_ns)
@@ -320,8 +320,8 @@ def _of_gaps(
         start[gap] = at_ns
     for_client = is_first & ~has_arrivals
     yield _Piece(Cause.CLIENT, "", "", int((end - start)[for_client].sum()))
-    starts = np.searchsorted(process.spans.start, end)
-    op = process.op[np.minimum(starts, len(process.op) - 1)]
+    next_run = np.searchsorted(process.spans.start, end)
+    op = process.op[np.minimum(next_run, len(process.op) - 1)]
     joins = np.isin(process.ops, list(process.collectives))[op]
     for place, time_ns in _by_place(op, end - start, joins & ~for_client):
         yield _Piece(Cause.OP, process.ops[place], "", time_ns)

@@ -427,9 +427,10 @@ class SpaceFile:
             raise self._corrupt(str(error)) from error
         stat_names = {key: metadata.name for key, metadata in message.stat_metadata.items()}
         stats = message_stats(message.stats, stat_names)
-        for name, value in stats.items():
-            if name in (PROFILE_START, PROFILE_STOP) and isinstance(value, int):
-                stats[name] = value - self._ahead_ns
+        for name in (PROFILE_START, PROFILE_STOP):
+            moment_ns = stats.get(name)
+            if isinstance(moment_ns, int):
+                stats[name] = moment_ns - self._ahead_ns
         return StoredPlane(
             name=message.name,
             lines=tuple(lines),
