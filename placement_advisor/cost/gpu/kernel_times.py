@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from placement_advisor.cost.gpu import kernels, tiles
+from placement_advisor.cost.gpu import kernels
 from placement_advisor.cost.table import CostBasis, OpCost
 from placement_advisor.graph.op import MATRIX_FAMILIES, PASS_ROLES, Arithmetic, KernelFamily, Role
 from placement_advisor.graph.op_graph import OpGraph
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from placement_advisor.machine.gpu_facts import GpuFacts
 
     Constants: TypeAlias = Mapping[str, Any]
-    Rule: TypeAlias = Callable[[tiles.Figures, GpuFacts, Constants, float], tiles.Figures]
+    Rule: TypeAlias = Callable[[kernels.Figures, GpuFacts, Constants, float], kernels.Figures]
 
     from placement_advisor.graph.op import Kernel, Op
     from placement_advisor.machine.devices import Device
@@ -103,21 +103,21 @@ def generation(gpu: GpuFacts) -> str:
 
     A K40 was as fast with rows of 4,000 as with those of 2,000, as chips since Volta are (`clock`).
     """
-    return BEFORE_VOLTA if tiles.MAXWELL <= gpu.capability < kernels.VOLTA else SINCE_VOLTA
+    return BEFORE_VOLTA if kernels.MAXWELL <= gpu.capability < kernels.VOLTA else SINCE_VOLTA
 
 
 def _products(
-    has_weights: bool, dims: tiles.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
-) -> tiles.Figures:
+    has_weights: bool, dims: kernels.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
+) -> kernels.Figures:
     """Time `[m, k] @ [k, n]`, of (count, m, k, n)."""
     count, m, k, n = dims.T
     parts = {
-        "tiling": tiles.Tiling(**constants["tiling"]),
-        "clock": tiles.Clock(**constants["clock"]),
+        "tiling": kernels.Tiling(**constants["tiling"]),
+        "clock": kernels.Clock(**constants["clock"]),
     }
     return kernels.product_s(
-        tiles.Products(m=m, n=n, k=k, count=count),
-        tiles.with_fed_cores(gpu),
+        kernels.Products(m=m, n=n, k=k, count=count),
+        kernels.with_fed_cores(gpu),
         kernels.ProductConstants(**{**constants, **parts}),
         bandwidth,
         has_weights=has_weights,
@@ -125,27 +125,27 @@ def _products(
 
 
 def _convolution(
-    dims: tiles.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
-) -> tiles.Figures:
+    dims: kernels.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
+) -> kernels.Figures:
     """Time a forward convolution, of dimensions as `_convolutions` takes them."""
     parts = _convolution_constants(constants)
-    return kernels.convolution_s(_convolutions(dims), tiles.with_fed_cores(gpu), parts, bandwidth)
+    return kernels.convolution_s(_convolutions(dims), kernels.with_fed_cores(gpu), parts, bandwidth)
 
 
 def direct_convolution(
-    dims: tiles.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
-) -> tiles.Figures:
+    dims: kernels.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
+) -> kernels.Figures:
     """Return the seconds of convolutions by the direct algorithm, with constants of `conv`."""
     return kernels.direct_s(_convolutions(dims), gpu, _convolution_constants(constants), bandwidth)
 
 
 def _convolution_constants(constants: Constants) -> kernels.ConvolutionConstants:
-    tilings = {name: tiles.Tiling(**constants[name]) for name in ("direct", "f2", "f4")}
-    parts = {**tilings, "clock": tiles.Clock(**constants["clock"])}
+    tilings = {name: kernels.Tiling(**constants[name]) for name in ("direct", "f2", "f4")}
+    parts = {**tilings, "clock": kernels.Clock(**constants["clock"])}
     return kernels.ConvolutionConstants(**{**constants, **parts})
 
 
-def _convolutions(dims: tiles.Figures) -> kernels.Convolutions:
+def _convolutions(dims: kernels.Figures) -> kernels.Convolutions:
     """Return convolutions of the ten dimensions that `Convolutions` names.
 
     Or of the seven that the record has of square ones: batch, inputs, outputs, then along one axis
@@ -161,14 +161,14 @@ def _convolutions(dims: tiles.Figures) -> kernels.Convolutions:
 
 
 def _elementwise(
-    inputs: int, dims: tiles.Figures, gpu: GpuFacts, constants: Constants, _: float
-) -> tiles.Figures:
+    inputs: int, dims: kernels.Figures, gpu: GpuFacts, constants: Constants, _: float
+) -> kernels.Figures:
     """Time an elementwise op, of (rows, length)."""
     rows, length = dims.T
-    return kernels.elementwise_s(rows * length, inputs, gpu, kernels.StreamConstants(**constants))
+    return kernels.elementwise_s(rows * length, inputs, gpu, constants["bandwidth_share"])
 
 
-def _by_rows(time_s: Callable[..., tiles.Figures], constants_type: type) -> Rule:
+def _by_rows(time_s: Callable[..., kernels.Figures], constants_type: type) -> Rule:
     """Return what times an op over rows, of (rows, length)."""
     return lambda dims, gpu, constants, bandwidth: time_s(
         *dims.T, gpu, constants_type(**constants), bandwidth
@@ -255,7 +255,7 @@ def _unit_peak(arithmetic: Arithmetic, gpu: GpuFacts) -> float | None:
 
 def _with_halves(gpu: GpuFacts) -> GpuFacts:
     """Return the GPU as it looks to numbers of two bytes that are counted as four."""
-    more = tiles.FLOAT32_BYTES // 2
+    more = kernels.FLOAT32_BYTES // 2
     return replace(
         gpu,
         memory_bandwidth_bytes_per_s=more * gpu.memory_bandwidth_bytes_per_s,
