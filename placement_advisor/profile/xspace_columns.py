@@ -90,17 +90,14 @@ def next_field(data: Bytes, at: int, end: int) -> tuple[int, int, int, int]:
     if wire == _VARINT:
         value, at = _varint(data, at, end)
         return number, wire, value, at
+    size = -1
     if wire == LENGTH:
         size, at = _varint(data, at, end)
-        if at == CORRUPT or size < 0 or size > end - at:
-            return 0, 0, 0, CORRUPT
-        return number, wire, at, at + size
-    if wire in (_FIXED64, _FIXED32):
+    elif wire in (_FIXED64, _FIXED32):
         size = 8 if wire == _FIXED64 else 4
-        if size > end - at:
-            return 0, 0, 0, CORRUPT
-        return number, wire, at, at + size
-    return 0, 0, 0, CORRUPT
+    if at == CORRUPT or size < 0 or size > end - at:
+        return 0, 0, 0, CORRUPT
+    return number, wire, at, at + size
 
 
 @compiled()
