@@ -10,10 +10,6 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class CopyKind(StrEnum):
@@ -38,26 +34,33 @@ class CopyKind(StrEnum):
 #   CopyDeviceToDevice           ROCm
 # `__amd_rocclr_copyBuffer.kd` is a kernel that copies in any direction, so it stays unclassified.
 _COPY = r"(?:Memcpy ?|MEMCPY|\[CUDA memcpy |\[(?:CUDA )?Unified Memory [Mm]emcpy )"
-_ENDS = {"P": "Peer", "H": "Host", "D": "Device"}
-_DIRECTIONS = {
-    CopyKind.PEER: ("P", "P"),
-    CopyKind.HOST_TO_DEVICE: ("H", "D"),
-    CopyKind.DEVICE_TO_HOST: ("D", "H"),
-    CopyKind.DEVICE_TO_DEVICE: ("D", "D"),
-    CopyKind.HOST_TO_HOST: ("H", "H"),
-}
-_SPELLINGS: Mapping[CopyKind, re.Pattern[str]] = {
-    **{
-        kind: re.compile(
-            rf"{_COPY}(?:{a}(?:2|[tT]o){b}|{_ENDS[a]}-to-{_ENDS[b]})|Copy{_ENDS[a]}To{_ENDS[b]}"
-        )
-        for kind, (a, b) in _DIRECTIONS.items()
-    },
-    CopyKind.COLLECTIVE: re.compile("nccl"),
-    CopyKind.UNCLASSIFIED: re.compile(
-        r"Memcpy|MEMCPY|\[CUDA memcpy|\[(?:CUDA )?Unified Memory|__amd_rocclr_copy"
+_SPELLINGS: tuple[tuple[re.Pattern[str], CopyKind], ...] = (
+    (
+        re.compile(rf"{_COPY}(?:P2P|P[tT]oP|Peer-to-Peer)|CopyPeerToPeer"),
+        CopyKind.PEER,
     ),
-}
+    (
+        re.compile(rf"{_COPY}(?:H2D|H[tT]oD|Host-to-Device)|CopyHostToDevice"),
+        CopyKind.HOST_TO_DEVICE,
+    ),
+    (
+        re.compile(rf"{_COPY}(?:D2H|D[tT]oH|Device-to-Host)|CopyDeviceToHost"),
+        CopyKind.DEVICE_TO_HOST,
+    ),
+    (
+        re.compile(rf"{_COPY}(?:D2D|D[tT]oD|Device-to-Device)|CopyDeviceToDevice"),
+        CopyKind.DEVICE_TO_DEVICE,
+    ),
+    (
+        re.compile(rf"{_COPY}(?:H2H|H[tT]oH|Host-to-Host)|CopyHostToHost"),
+        CopyKind.HOST_TO_HOST,
+    ),
+    (re.compile(r"nccl"), CopyKind.COLLECTIVE),
+    (
+        re.compile(r"Memcpy|MEMCPY|\[CUDA memcpy|\[(?:CUDA )?Unified Memory|__amd_rocclr_copy"),
+        CopyKind.UNCLASSIFIED,
+    ),
+)
 
 _SIZE = re.compile(r"\b(?:size|num_bytes):(\d+)")
 _DESTINATION = re.compile(r"\bdest:(\d+)")
@@ -71,7 +74,10 @@ LARGEST_NUMBER = 2**53
 @lru_cache(maxsize=10_000)
 def copy_kind(name: str) -> CopyKind | None:
     """Return the direction of the copy of that event name, None if it is no copy."""
-    return next((kind for kind, form in _SPELLINGS.items() if form.match(name)), None)
+    for spelling, kind in _SPELLINGS:
+        if spelling.match(name):
+            return kind
+    return None
 
 
 def copied_bytes(details: str) -> int | None:

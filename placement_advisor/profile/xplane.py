@@ -10,13 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.profile.xplane_schema import (
-    PROFILE_START,
-    PROFILE_STOP,
-    TASK_PLANE,
-    new_space,
-    profile_start_ns,
-)
+from placement_advisor.profile import xplane_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -82,8 +76,8 @@ def write_planes(path: Path, planes: Iterable[Plane]) -> None:
     that, as the profiler does.
     """
     planes = tuple(planes)
-    base_ns = profile_start_ns(planes)
-    space = new_space()
+    base_ns = xplane_schema.profile_start_ns(planes)
+    space = xplane_schema.new_space()
     for number, plane in enumerate(planes):
         _write_plane(space.planes.add(), number, plane, base_ns)
     path.write_bytes(space.SerializeToString(deterministic=True))
@@ -100,8 +94,8 @@ def copy_counted_from(
     Raises:
         AdvisorError: the file cannot be read, is corrupt, or holds no plane.
     """
-    began_ns = profile_start_ns(space_file(source).planes)
-    space = new_space()
+    began_ns = xplane_schema.profile_start_ns(space_file(source).planes)
+    space = xplane_schema.new_space()
     space.ParseFromString(source.read_bytes())
     for plane in space.planes:
         for line in plane.lines:
@@ -109,12 +103,12 @@ def copy_counted_from(
         if plane.name in more:
             free = max((line.id for line in plane.lines), default=0) + 1
             _write_lines(plane, [replace(more[plane.name], id=free)], start_ns)
-        if plane.name == TASK_PLANE:
+        if plane.name == xplane_schema.TASK_PLANE:
             names = {key: each.name for key, each in plane.stat_metadata.items()}
             for stat in plane.stats:
-                if names.get(stat.metadata_id) == PROFILE_START:
+                if names.get(stat.metadata_id) == xplane_schema.PROFILE_START:
                     stat.int64_value = start_ns
-                elif names.get(stat.metadata_id) == PROFILE_STOP:
+                elif names.get(stat.metadata_id) == xplane_schema.PROFILE_STOP:
                     stat.int64_value = (stat.uint64_value or stat.int64_value) - ahead_ns
     target.write_bytes(space.SerializeToString(deterministic=True))
 

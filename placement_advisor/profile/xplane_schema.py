@@ -15,9 +15,6 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from placement_advisor.profile.xplane import Plane
-    from placement_advisor.profile.xspace_columns import StoredPlane
-
 
 StatValue = int | float | str | bytes
 
@@ -92,8 +89,8 @@ _SCHEMA: Mapping[str, tuple[tuple[str, int, str], ...]] = {
 }
 
 
-def profile_start_ns(planes: Iterable[Plane | StoredPlane]) -> int:
-    """Return when profiling began, 0 if times are counted from no such moment."""
+def profile_start_ns(planes: Iterable[Any]) -> int:
+    """Return when profiling began, by planes; 0 if times count from no such moment."""
     for plane in planes:
         start_ns = plane.stats.get(PROFILE_START)
         if plane.name == TASK_PLANE and isinstance(start_ns, int):
