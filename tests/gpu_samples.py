@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from placement_advisor.cost.gpu.tiles import Clock, Tiling
+from placement_advisor.cost.gpu.kernels import Clock, Tiling
 from placement_advisor.machine.gpu_facts import GpuFacts
 
 GPU = GpuFacts(

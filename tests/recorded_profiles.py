@@ -4,7 +4,7 @@ from placement_advisor.measurement.measurement import Activity, SizeBasis, Trans
 from placement_advisor.profile.formats import recorded_run
 from placement_advisor.profile.read_profile import read_trace
 from placement_advisor.profile.worker_steps import PlannedCopy
-from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
+from placement_advisor.profile.xplane import Event, Line, Plane, lines_of, space_file, write_planes
 
 EPOCH_NS = 1_795_257_210_000_000_000
 
@@ -88,6 +88,15 @@ def write(path, *planes):
     path.parent.mkdir(parents=True, exist_ok=True)
     write_planes(path, planes)
     return path
+
+
+def read_planes(path, ahead_ns=0):
+    """Return the planes of a file as a clock has them that is so far behind the file's."""
+    file = space_file(path, ahead_ns)
+    return tuple(
+        Plane(name=plane.name, lines=lines_of(file, plane), stats=plane.stats)
+        for plane in file.planes
+    )
 
 
 def trace_of(path):

@@ -287,8 +287,9 @@ def balance(
         bundles = {samples: scratch / split_plan.share_folder(samples) for samples in shares}
         speeds = time_devices(running, shares, bundles, watcher)
         most = [memory.largest_batch(device.memory_bytes) for device in plan.devices]
-        by_lines = batch_costs.best_by_lines(speeds, batch, most)
-        off, lines = batch_costs.misfit_of(speeds), [speed.line for speed in speeds]
+        lines = [speed.line for speed in speeds]
+        by_lines = batch_costs.best_split(lines, batch, most)
+        off = batch_costs.misfit_of(speeds)
         is_line = off <= batch_costs.MAX_MISFIT
         splits = SplitSearch(running, steps.split, most, watcher)
         warnings, advised = list(plan.warnings), by_lines.batches

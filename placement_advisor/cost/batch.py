@@ -227,10 +227,8 @@ def split_step(cards: Sequence[BatchTime], batches: Sequence[int]) -> SplitStep:
     return SplitStep(batches=tuple(batches), slowest_ns=max(times, default=0))
 
 
-def best_split(
-    cards: Sequence[BatchTime], batch: int, most: Sequence[int | None] | None = None
-) -> tuple[int, ...]:
-    """Return the shares of a batch with which the slowest card is done soonest.
+def best_split(cards: Sequence[BatchTime], batch: int, most: Sequence[int | None]) -> SplitStep:
+    """Return the step in which the slowest card is done soonest.
 
     ``most`` are the samples that each card's memory can hold, None for no known limit. Of equally
     fast splits, earlier cards get more.
@@ -238,10 +236,7 @@ def best_split(
     Raises:
         AdvisorError: the batch does not fit.
     """
-    given = most if most is not None else [None] * len(cards)
-    limits = [
-        batch if limit is None else min(limit, batch) for _, limit in zip(cards, given, strict=True)
-    ]
+    limits = [batch if limit is None else min(limit, batch) for limit in most]
     if sum(limits) < batch:
         raise AdvisorError(
             f"a batch of {batch} does not fit: the cards hold {sum(limits)} samples",
@@ -261,7 +256,7 @@ def best_split(
         given_back = min(surplus, found[i])
         found[i] -= given_back
         surplus -= given_back
-    return tuple(found)
+    return split_step(cards, found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -456,20 +451,6 @@ def misfit_of(devices: Sequence[DeviceSpeed]) -> float:
     return max(abs(each) for device in devices for each in device.residuals)
 
 
-def best_by_lines(
-    devices: Sequence[DeviceSpeed], batch: int, most: Sequence[int | None]
-) -> SplitStep:
-    """Return the split of a batch whose slowest device is done soonest.
-
-    ``most`` are the samples that each device holds, None for no known limit.
-
-    Raises:
-        AdvisorError: the batch does not fit.
-    """
-    lines = [device.line for device in devices]
-    return split_step(lines, best_split(lines, batch, most))
-
-
 def other_batches(
     devices: Sequence[DeviceSpeed], batch: int, most: Sequence[int | None]
 ) -> tuple[SplitStep, ...]:
@@ -477,8 +458,9 @@ def other_batches(
     sizes = dict.fromkeys(round(batch * factor) for factor in _BATCHES)
     limits = [limit for limit in most if limit is not None]
     fitting = sum(limits) if len(limits) == len(most) else None
+    lines = [device.line for device in devices]
     return tuple(
-        best_by_lines(devices, size, most)
+        best_split(lines, size, most)
         for size in sizes
         if size and (fitting is None or size <= fitting)
     )

@@ -119,13 +119,9 @@ def ns_per_byte(measured: Iterable[tuple[OpGraph, CostTable]]) -> float:
     for graph, costs in measured:
         for op in graph.ops:
             cost = costs.costs.get(op.name)
-            is_measured = cost is not None and cost.basis is CostBasis.MEASURED
-            if (
-                op.kind in elementwise.ELEMENTWISE_FORMULAS
-                and op.bytes_accessed
-                and cost
-                and is_measured
-            ):
+            if cost is None or cost.basis is not CostBasis.MEASURED or not op.bytes_accessed:
+                continue
+            if op.kind in elementwise.ELEMENTWISE_FORMULAS:
                 time_ns += cost.time_ns
                 moved_bytes += op.bytes_accessed
     if not moved_bytes:

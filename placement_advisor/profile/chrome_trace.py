@@ -5,126 +5,106 @@ The events tell which tool wrote the file. In TensorBoard's, the process is a pl
 and the arguments name the GPU. Only TensorBoard's tell steps, by ``group_id``. Times are
 microseconds with three decimals.
 
-The list of events is read one member at a time, as the whole would take ten times its size in
-memory: numba finds where each value ends, and `json` parses it. Text between members is not
-checked.
+The list of events is read one event at a time from pieces of the text, as the whole would take ten
+times its size in memory. Text before the list and between events is not checked.
 """
 
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import re
 import zlib
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from placement_advisor.compiled import compiled
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.untrusted import mapped
-from placement_advisor.profile.copy_names import LARGEST_NUMBER, CopyKind, copied_bytes, destination
+from placement_advisor.files.untrusted import open_plain
+from placement_advisor.profile.copy_names import (
+    LARGEST_NUMBER,
+    CopyKind,
+    copied_bytes,
+    copy_kind,
+    destination,
+)
 from placement_advisor.profile.device_trace import MOST_GPUS, GpuRuns, widen
-from placement_advisor.profile.formats import FileFormat
+from placement_advisor.profile.formats import GZIP, FileFormat
 from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from mmap import mmap
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
     from placement_advisor.profile.device_trace import Trace
 
-    Bytes = NDArray[np.uint8]
+
+# An event of a trace is some hundred characters long; arguments may hold a stack or a shape.
+_LONGEST_EVENT = 1_000_000
+_WHOLE_LIST = re.compile(r"\s*\[")
+_LIST = re.compile(r'"traceEvents"\s*:\s*\[')
+# The beginning of a list may lie in two pieces.
+_KEY_CHARS = 100
+_BETWEEN = re.compile(r"[\s,:]*")
+_DECODER = json.JSONDecoder()
+# Traces pack to a tenth or a thirtieth of their size, what is meant to keep a computer busy to less
+# than a hundredth; small ones are harmless.
+_MOST_TIMES_PACKED = 100
+_HARMLESS_CHARS = 10_000_000
 
 
-# A member of a trace is some hundred bytes long; arguments may hold a stack or a shape.
-_LONGEST_MEMBER = 1_000_000
-_CORRUPT = -1
-_QUOTE, _BACKSLASH, _COMMA, _COLON, _LAST_SPACE = 0x22, 0x5C, 0x2C, 0x3A, 0x20
-_OPEN_LIST, _CLOSE_LIST, _OPEN_OBJECT, _CLOSE_OBJECT = 0x5B, 0x5D, 0x7B, 0x7D
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+def events(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the events of a trace, packed or not.
 
-
-@compiled()
-def _next_value(data: Bytes, at: int) -> tuple[int, int]:
-    """Return beginning and end of the first value from a place on.
-
-    The two are equal at the end of a list or object, and `_CORRUPT` where a value does not end.
+    Raises:
+        AdvisorError: it has no list of events, or is packed more densely than a trace.
+        OSError: it cannot be read.
+        ValueError: it is no JSON, ends too soon, or has a longer event than any trace.
     """
-    end = len(data)
-    while at < end and (data[at] <= _LAST_SPACE or data[at] in (_COMMA, _COLON)):
-        at += 1
-    start, depth = at, 0
-    while at < end:
-        byte = data[at]
-        at += 1
-        if byte == _QUOTE:
-            while at < end and data[at] != _QUOTE:
-                at += 2 if data[at] == _BACKSLASH else 1
-            at += 1
-            if at > end:
-                break
-        elif byte in (_OPEN_LIST, _OPEN_OBJECT):
-            depth += 1
-        elif byte in (_CLOSE_LIST, _CLOSE_OBJECT):
-            if depth == 0:
-                return start, at - 1
-            depth -= 1
-        elif depth == 0 and (byte <= _LAST_SPACE or byte in (_COMMA, _COLON)):
-            return start, at - 1
-        elif depth == 0:
-            continue
-        if depth == 0:
-            return start, at
-    return _CORRUPT, _CORRUPT
-
-
-def list_start(data: Bytes, key: str) -> int | None:
-    """Return where a document's list begins: all of it, or what it has under a key.
-
-    None if there is no list. Raises `ValueError` if the document does not end.
-    """
-    start, _ = _value(data, 3 if data[:3].tobytes() == _BYTE_ORDER_MARK else 0)
-    if data[start] == _OPEN_LIST:
-        return start
-    if data[start] != _OPEN_OBJECT:
-        return None
-    wanted, at = json.dumps(key).encode(), start + 1
+    pieces = _pieces(path)
+    text = next(pieces, "")
+    start = _WHOLE_LIST.match(text) or _LIST.search(text)
+    while start is None:
+        if not (piece := next(pieces, "")):
+            raise AdvisorError(
+                f"{path} is JSON and not a Chrome trace: it has no list of traceEvents",
+                hint="give what TensorBoard's trace viewer or PyTorch's profiler saved",
+            )
+        text = text[-_KEY_CHARS:] + piece
+        start = _LIST.search(text)
+    at = start.end()
     while True:
-        name, at = _value(data, at)
-        if name == at:
-            return None
-        is_wanted = data[name:at].tobytes() == wanted
-        start, at = _value(data, at)
-        if is_wanted:
-            return start if data[start] == _OPEN_LIST else None
-
-
-def members(data: Bytes, start: int, containing: bytes = b"") -> Iterator[Any]:
-    """Yield the members of the list that begins at a place, if their text contains some bytes.
-
-    Raises `ValueError` where one is no JSON, or longer than any event is.
-    """
-    at = start + 1
-    while True:
-        first, at = _value(data, at)
-        if first == at:
+        between = _BETWEEN.match(text, at)
+        at = at if between is None else between.end()
+        if text.startswith("]", at):
             return
-        if at - first > _LONGEST_MEMBER:
-            raise ValueError(f"the event at byte {first} has {at - first:,} bytes")
-        text = data[first:at].tobytes()
-        if containing in text:
-            yield json.loads(text)
+        try:
+            event, at = _DECODER.raw_decode(text, at)
+        except json.JSONDecodeError:
+            # What ends with the piece may go on in the next one.
+            if len(text) - at > _LONGEST_EVENT or not (piece := next(pieces, "")):
+                raise
+            text, at = text[at:] + piece, 0
+            continue
+        if isinstance(event, dict):
+            yield event
 
 
-def _value(data: Bytes, at: int) -> tuple[int, int]:
-    start, end = _next_value(data, at)
-    if start == _CORRUPT:
-        raise ValueError("it ends within a value")
-    return start, end
+def _pieces(path: Path) -> Iterator[str]:
+    """Yield the text of a file piece by piece, unpacked if it is packed."""
+    with open_plain(path) as file:
+        is_packed = file.read(len(GZIP)) == GZIP
+        file.seek(0)
+        text = io.TextIOWrapper(gzip.GzipFile(fileobj=file) if is_packed else file, "utf-8-sig")
+        unpacked = 0
+        while piece := text.read(_LONGEST_EVENT):
+            unpacked += len(piece)
+            if is_packed and unpacked > max(_MOST_TIMES_PACKED * file.tell(), _HARMLESS_CHARS):
+                raise AdvisorError(
+                    f"{path} is packed more densely than any trace: its first "
+                    f"{format_bytes(file.tell())} unpack to {format_bytes(unpacked)}",
+                    hint="if it is a trace, unpack it yourself and give the .json",
+                )
+            yield piece
 
 
 _GPU = re.compile(r"/device:GPU:(\d{1,3})(?!\d)")
@@ -138,11 +118,6 @@ _NS_PER_US = 1_000
 _LAST_US = 2**51
 # Kernels, tensors, steps, threads and routes together: a real trace has some thousand of them.
 _MOST_NAMES = 100_000
-# Traces pack to a tenth or a thirtieth of their size, what is meant to fill the memory to less than
-# a hundredth; small ones are harmless.
-_MOST_TIMES_PACKED = 100
-_HARMLESS_BYTES = 10_000_000
-_CHUNK_BYTES = 1_000_000
 
 
 def read_chrome_trace(path: Path) -> tuple[FileFormat, Trace]:
@@ -152,21 +127,12 @@ def read_chrome_trace(path: Path) -> tuple[FileFormat, Trace]:
         AdvisorError: it cannot be read, is none, shows no GPU at work, has more names than a trace
             has, or is packed more densely than one.
     """
+    found = _Found(path)
     try:
-        data = _content(path)
-        start = list_start(data, "traceEvents") if len(data) else None
-        if start is None:
-            raise AdvisorError(
-                f"{path} is JSON and not a Chrome trace: it has no list of traceEvents",
-                hint="give what TensorBoard's trace viewer or PyTorch's profiler saved",
-            )
-        found = _Found(path)
-        for event in members(data, start, b'"M"'):
-            if isinstance(event, dict):
-                found.name(event)
-        for event in members(data, start):
-            if isinstance(event, dict):
-                found.add(event)
+        for event in events(path):
+            found.name(event)
+        for event in events(path):
+            found.add(event)
     except (gzip.BadGzipFile, ValueError, EOFError, zlib.error, RecursionError) as error:
         raise AdvisorError(
             f"the Chrome trace {path} is corrupt: {error}",
@@ -175,36 +141,6 @@ def read_chrome_trace(path: Path) -> tuple[FileFormat, Trace]:
     except OSError as error:
         raise AdvisorError(f"cannot read the Chrome trace {path}: {error.strerror}") from error
     return found.form, found.built()
-
-
-def _content(path: Path) -> Bytes:
-    """Return the bytes of a trace, mapped or unpacked."""
-    stored = mapped(path)
-    if isinstance(stored, bytes) or stored[:2] != b"\x1f\x8b":
-        return np.frombuffer(stored, np.uint8)
-    # Unpacked once to know the size: what is too large is never in memory.
-    size_bytes = len(stored)
-    most, unpacked_bytes = max(_MOST_TIMES_PACKED * size_bytes, _HARMLESS_BYTES), 0
-    for part in _parts(stored):
-        unpacked_bytes += len(part)
-        if unpacked_bytes > most:
-            raise AdvisorError(
-                f"{path} is packed more densely than any trace: its {format_bytes(size_bytes)} "
-                f"unpack to more than {format_bytes(most)}",
-                hint="if it is a trace, unpack it yourself and give the .json",
-            )
-    unpacked, at = np.empty(unpacked_bytes, np.uint8), 0
-    for part in _parts(stored):
-        unpacked[at : at + len(part)] = np.frombuffer(part, np.uint8)
-        at += len(part)
-    return unpacked
-
-
-def _parts(packed: mmap) -> Iterator[bytes]:
-    packed.seek(0)
-    with gzip.GzipFile(fileobj=packed) as file:
-        while part := file.read(_CHUNK_BYTES):
-            yield part
 
 
 class _Found:
@@ -254,7 +190,7 @@ class _Found:
         if category in _GPU_CATEGORIES:
             self.form = FileFormat.PYTORCH
         name = str(event.get("name", ""))
-        kind = self._runs.kind(name)
+        kind = copy_kind(name)
         if kind is None or kind is CopyKind.COLLECTIVE:
             self._runs.add_kernel(gpu, name, span)
             step = _number(arguments.get("group_id"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 
 
 class CopyKind(StrEnum):
@@ -69,6 +70,8 @@ _MAX_DETAILS_CHARS = 200
 LARGEST_NUMBER = 2**53
 
 
+# Profiles name the same kernels millions of times.
+@lru_cache(maxsize=10_000)
 def copy_kind(name: str) -> CopyKind | None:
     """Return the direction of the copy of that event name, None if it is no copy."""
     for spelling, kind in _SPELLINGS:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from placement_advisor.files.contract import Ns, Text
+from placement_advisor.measurement.measurement import Activity
 from placement_advisor.profile.copy_names import CopyKind, copy_kind
 
 if TYPE_CHECKING:
@@ -210,27 +211,6 @@ class CopyColumns:
     tensor: Ints
 
 
-@dataclass(slots=True)
-class TraceRow:
-    """One row of the activity table: how often, and how long in all, at least and at most."""
-
-    calls: int = 0
-    total_ns: int = 0
-    min_ns: int = 0
-    max_ns: int = 0
-
-    def add(self, calls: int, total_ns: int, min_ns: int, max_ns: int) -> None:
-        """Count some more runs, at least one."""
-        self.min_ns = min(self.min_ns, min_ns) if self.calls else min_ns
-        self.max_ns = max(self.max_ns, max_ns)
-        self.calls += calls
-        self.total_ns += total_ns
-
-    def add_each(self, took_ns: Ints) -> None:
-        """Count runs that took so long each, at least one."""
-        self.add(len(took_ns), int(took_ns.sum()), int(took_ns.min()), int(took_ns.max()))
-
-
 def widen(steps: dict[int, tuple[int, int]], step: int, start_ns: int, end_ns: int) -> None:
     """Let a step, by its number, reach from no later than a start to no sooner than an end."""
     known_start, known_end = steps.get(step, (start_ns, end_ns))
@@ -242,10 +222,10 @@ class Trace:
     """A recorded profile.
 
     ``uses`` has the disjoint spans of each device by use, ``copied`` the copies by route,
-    ``rows`` those of the activity table by name and use. ``step_starts`` cut the time of devices
-    into steps; there is one moment more than steps, none if the profile shows no steps. ``waits``
-    say why devices computed nothing, where the profile shows that.
-    ``notes`` are what a reader should know.
+    ``activities`` the rows of the activity table. ``step_starts`` cut the time of devices into
+    steps; there is one moment more than steps, none if the profile shows no steps. ``waits`` say
+    why devices computed nothing, where the profile shows that. ``notes`` are what a reader should
+    know.
     """
 
     path: str
@@ -253,7 +233,7 @@ class Trace:
     uses: Mapping[str, Mapping[DeviceUse, Spans]]
     copied: Mapping[Route, CopyColumns]
     tensors: tuple[str, ...]
-    rows: Mapping[tuple[str, DeviceUse], TraceRow]
+    activities: tuple[Activity, ...]
     step_starts: tuple[int, ...]
     steps_from: str
     waits: tuple[Wait, ...] = ()
@@ -269,7 +249,9 @@ class TraceBuilder:
         self._uses: defaultdict[tuple[str, DeviceUse], list[Spans]] = defaultdict(list)
         self._copied: defaultdict[Route, list[CopyColumns]] = defaultdict(list)
         self._tensors: dict[str, int] = {}
-        self._rows: defaultdict[tuple[str, DeviceUse], TraceRow] = defaultdict(TraceRow)
+        # Of some runs of a kernel: how many, and how long in all, at least and at most.
+        self._runs: defaultdict[tuple[str, DeviceUse], list[tuple[int, int, int, int]]]
+        self._runs = defaultdict(list)
 
     def device(self, name: str) -> None:
         """Add a device that may have done nothing."""
@@ -279,9 +261,16 @@ class TraceBuilder:
         """Add what a device spent on a use."""
         self._uses[device, use].append(union_of_spans([spans]))
 
-    def row(self, name: str, use: DeviceUse) -> TraceRow:
-        """Return a row of the activity table, to add runs to."""
-        return self._rows[name, use]
+    def runs(
+        self, name: str, use: DeviceUse, calls: int, total_ns: int, min_ns: int, max_ns: int
+    ) -> None:
+        """Count runs of that name, at least one, in the activity table."""
+        self._runs[name, use].append((calls, total_ns, min_ns, max_ns))
+
+    def each_run(self, name: str, use: DeviceUse, took_ns: Ints) -> None:
+        """Count runs of that name that took so long each, at least one."""
+        total_ns, least_ns, most_ns = int(took_ns.sum()), int(took_ns.min()), int(took_ns.max())
+        self.runs(name, use, len(took_ns), total_ns, least_ns, most_ns)
 
     def tensor(self, name: str | None) -> int:
         """Return the place of a tensor among the trace's, -1 for none."""
@@ -315,12 +304,36 @@ class TraceBuilder:
             },
             copied={route: _joined(parts) for route, parts in sorted(self._copied.items())},
             tensors=tuple(self._tensors),
-            rows=dict(self._rows),
+            activities=longest_first(
+                activity(name, use, sum(calls), sum(total_ns), min(min_ns), max(max_ns))
+                for (name, use), runs in self._runs.items()
+                for calls, total_ns, min_ns, max_ns in [zip(*runs, strict=True)]
+            ),
             step_starts=tuple(moments) if has_steps else (),
             steps_from=steps_from if has_steps else "none",
             waits=waits,
             notes=tuple(self.notes),
         )
+
+
+def activity(
+    name: str, use: DeviceUse, calls: int, total_ns: int, min_ns: int, max_ns: int
+) -> Activity:
+    """Return a row of the activity table."""
+    is_copy = use not in (DeviceUse.COMPUTE, DeviceUse.COLLECTIVE)
+    return Activity(
+        name=name,
+        calls=calls,
+        total_ns=total_ns,
+        min_ns=min_ns,
+        max_ns=max_ns,
+        is_copy=is_copy,
+    )
+
+
+def longest_first(rows: Iterable[Activity]) -> tuple[Activity, ...]:
+    """Return the activity table."""
+    return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.name)))
 
 
 def _joined(parts: Sequence[CopyColumns]) -> CopyColumns:
@@ -342,7 +355,6 @@ class GpuRuns:
 
     def __init__(self) -> None:
         self._builder = TraceBuilder()
-        self._kinds: dict[str, CopyKind | None] = {}
         self._gpus: set[int] = set()
         self._tensors: set[str] = set()
         # Start and end, one after the other; of copies the size and the tensor behind them.
@@ -352,18 +364,12 @@ class GpuRuns:
 
     def __len__(self) -> int:
         """Return how many names of kernels, tensors and routes there are."""
-        return len(self._runs) + len(self._kinds) + len(self._tensors) + len(self._copies)
+        return len(self._runs) + len(self._tensors) + len(self._copies)
 
     @property
     def are_none(self) -> bool:
         """Whether no GPU did anything."""
         return not self._gpus
-
-    def kind(self, name: str) -> CopyKind | None:
-        """Return what kind of copy is called so, None for kernels."""
-        if name not in self._kinds:
-            self._kinds[name] = copy_kind(name)
-        return self._kinds[name]
 
     def add_kernel(self, gpu: int, name: str, span: tuple[int, int]) -> None:
         """Add a kernel or a collective, by the moments of its start and end in ns."""
@@ -397,17 +403,17 @@ class GpuRuns:
         for gpu in sorted(self._gpus):
             self._builder.device(f"GPU:{gpu}")
         for (gpu, name), columns in self._runs.items():
-            use = USE_OF[self.kind(name)]
+            use = USE_OF[copy_kind(name)]
             start_ns, end_ns = np.array(columns, np.int64).reshape(-1, 2).T
             self._builder.used(f"GPU:{gpu}", use, Spans(start_ns, end_ns))
-            self._builder.row(name, use).add_each(end_ns - start_ns)
+            self._builder.each_run(name, use, end_ns - start_ns)
         for route, columns in self._copies.items():
             start_ns, end_ns, size_bytes, tensor = np.array(columns, np.int64).reshape(-1, 4).T
             copied = CopyColumns(
                 spans=Spans(start_ns, end_ns), size_bytes=size_bytes, tensor=tensor
             )
             self._builder.copies(route, copied)
-            self._builder.row(route.kind, USE_OF[route.kind]).add_each(end_ns - start_ns)
+            self._builder.each_run(route.kind, USE_OF[route.kind], end_ns - start_ns)
         return self._builder.build(path, step_starts, steps_from)
 
 

@@ -47,7 +47,7 @@ class FileFormat(StrEnum):
 
 
 _HEAD_BYTES = 65_536
-_GZIP = b"\x1f\x8b"
+GZIP = b"\x1f\x8b"
 _SQLITE = b"SQLite format 3\0"
 # The number of a plane within an XSpace, and that a length follows: one byte.
 _PLANE = b"\x0a"
@@ -139,7 +139,7 @@ def format_of(path: Path) -> FileFormat:
     try:
         with open_plain(path) as file:
             stored = file.read(_HEAD_BYTES)
-        is_packed = stored.startswith(_GZIP)
+        is_packed = stored.startswith(GZIP)
         head = _unpacked(path, stored) if is_packed else stored
         found = _told(path, head, is_packed=is_packed)
     except OSError as error:
@@ -300,14 +300,10 @@ def _form_within(file: Path) -> FileFormat | None:
 
 
 def _is_made_up(run: Path) -> bool:
-    """Return whether a run holds a simulated step, which an analysis put beside recorded ones.
-
-    In older analyses it is called ``towers-simulated`` and lies in the log folder.
-    """
-    if not run.name.endswith((SIMULATED, BOTH)):
-        return False
-    above = run.resolve().parents[2:5]
-    return any((each / logs / OVERVIEW).exists() for each in above for logs in (".", LOG_FOLDER))
+    """Return whether a run holds a simulated step, which an analysis put beside recorded ones."""
+    output = run.resolve().parents[4:5]
+    is_simulated = run.name.endswith((SIMULATED, BOTH))
+    return is_simulated and any((each / LOG_FOLDER / OVERVIEW).exists() for each in output)
 
 
 def _age(file: Path) -> tuple[str, int, str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from placement_advisor.measurement import measurement as measurements
 from placement_advisor.profile import copy_names, device_trace, xplane_schema
 from placement_advisor.profile import steps as profile_steps
-from placement_advisor.profile.xplane import plane_as_objects, space_file
+from placement_advisor.profile.xplane import space_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -39,6 +40,7 @@ _STREAM = "Stream"
 # that it may store as a negative number.
 _FIRST_DERIVED_LINE = 0xDEADBEEF
 _32_BITS = 0xFFFFFFFF
+_LAST_NS = np.iinfo(np.int64).max
 _DETAILS, _EDGE = "memcpy_details", "edge_name"
 
 
@@ -71,6 +73,7 @@ class Stream:
     were asked for.
     """
 
+    line: StoredLine
     events: Events
     names: tuple[str, ...]
     kinds: tuple[copy_names.CopyKind | None, ...]
@@ -102,83 +105,7 @@ class Stream:
         return device_trace.Spans(start_ns, start_ns + self.events.duration_ns[chosen])
 
 
-class GpuPlane:
-    """The plane of a GPU, whose streams can be read."""
-
-    def __init__(
-        self, file: SpaceFile, plane: StoredPlane, here: str, device_of: Callable[[int], str]
-    ) -> None:
-        """Take a plane of a file; ``here`` is what its GPU is called, ``device_of`` any number."""
-        self._file, self._plane = file, plane
-        self._here, self._device_of = here, device_of
-        self._copy_kinds = {
-            name: kind
-            for name, text in plane.event_names.items()
-            if (kind := copy_names.copy_kind(text)) is not None
-        }
-
-    def read(
-        self, line: StoredLine, *, key: str | None = None, of_all: Collection[str] = ()
-    ) -> Stream:
-        """Read a stream; ``key`` and the stats ``of_all`` events are as for `SpaceFile.events`.
-
-        Raises:
-            AdvisorError: the line is corrupt.
-        """
-        events = self._file.events(
-            self._plane,
-            line,
-            key=key,
-            of_all=of_all,
-            of_named=(_DETAILS, _EDGE),
-            named=self._copy_kinds,
-        )
-        names, place = np.unique(events.name, return_inverse=True)
-        kinds = tuple(self._copy_kinds.get(name) for name in names.tolist())
-        copies = np.flatnonzero(np.array([kind is not None for kind in kinds], np.bool_)[place])
-        of_copies = len(events.name) if len(copies) else 0
-        size_bytes = np.full(of_copies, device_trace.UNKNOWN_BYTES)
-        tensor, receiver = np.full(of_copies, -1), np.full(of_copies, -1)
-        tensors: dict[str, int] = {}
-        known: dict[xplane_schema.StatValue, tuple[int, int]] = {}
-        stats: defaultdict[int, dict[str, xplane_schema.StatValue]] = defaultdict(dict)
-        for event, stat, value in self._file.values(self._plane, events):
-            if stat == _EDGE:
-                tensor[event] = tensors.setdefault(str(value), len(tensors))
-            elif stat == _DETAILS:
-                if value not in known:
-                    known[value] = _details(str(value))
-                size_bytes[event], receiver[event] = known[value]
-            else:
-                stats[event][stat] = value
-        copied: defaultdict[device_trace.Route, list[int]] = defaultdict(list)
-        for event in copies.tolist():
-            kind = kinds[place[event]]
-            assert kind is not None
-            copied[self._route(kind, int(receiver[event]))].append(event)
-        return Stream(
-            events=events,
-            names=tuple(self._plane.event_names.get(name, "") for name in names.tolist()),
-            kinds=kinds,
-            name=place,
-            copied={route: np.array(events_of) for route, events_of in copied.items()},
-            size_bytes=size_bytes,
-            tensor=tensor,
-            tensors=tuple(tensors),
-            stats=stats,
-        )
-
-    def _route(self, kind: copy_names.CopyKind, receiver: int) -> device_trace.Route:
-        there = None if receiver < 0 else self._device_of(receiver)
-        return device_trace.gpu_route(kind, self._here, sender=None, receiver=there)
-
-
-def _details(text: str) -> tuple[int, int]:
-    size_bytes, receiver = copy_names.copied_bytes(text), copy_names.destination(text)
-    return (
-        device_trace.UNKNOWN_BYTES if size_bytes is None else size_bytes,
-        -1 if receiver is None else receiver,
-    )
+_OP = "tf_op"
 
 
 _OP = "tf_op"
@@ -195,33 +122,84 @@ def gpu_streams(
     """Yield the streams of the GPUs that have a name, each with the number of its GPU.
 
     ``elsewhere`` is what a GPU without a name is called, by its number. ``key`` and ``of_all`` are
-    as for `GpuPlane.read`.
+    as for `SpaceFile.events`.
 
     Raises:
         AdvisorError: a line is corrupt.
     """
 
-    def device_of(number: int) -> str:
-        return name_of.get(number, elsewhere.format(number))
+    def route(here: str, kind: copy_names.CopyKind, receiver: int) -> device_trace.Route:
+        there = None if receiver < 0 else name_of.get(receiver, elsewhere.format(receiver))
+        return device_trace.gpu_route(kind, here, sender=None, receiver=there)
 
     for number, plane in gpu_planes(file).items():
         if number not in name_of:
             continue
-        gpu = GpuPlane(file, plane, name_of[number], device_of)
-        for line in plane.lines:
-            if is_stream(line):
-                yield number, gpu.read(line, key=key, of_all=of_all)
+        copies = [name for name, text in plane.event_names.items() if copy_names.copy_kind(text)]
+        for line in filter(is_stream, plane.lines):
+            events = file.events(
+                plane, line, key=key, of_all=of_all, of_named=(_DETAILS, _EDGE), named=copies
+            )
+            yield number, _stream(file, plane, line, events, partial(route, name_of[number]))
 
 
-def gather_gpu_work(
-    here: str, stream: Stream, windows: profile_steps.StepWindows, *, ahead_ns: int = 0
-) -> None:
-    """Put what a stream of the device ``here`` computed into the steps in which it began.
+def _stream(
+    file: SpaceFile,
+    plane: StoredPlane,
+    line: StoredLine,
+    events: Events,
+    route: Callable[[copy_names.CopyKind, int], device_trace.Route],
+) -> Stream:
+    ids, place = np.unique(events.name, return_inverse=True)
+    names = tuple(plane.event_names.get(name, "") for name in ids.tolist())
+    kinds = tuple(map(copy_names.copy_kind, names))
+    copies = np.flatnonzero(np.array([kind is not None for kind in kinds], np.bool_)[place])
+    of_copies = len(events.name) if len(copies) else 0
+    size_bytes = np.full(of_copies, device_trace.UNKNOWN_BYTES)
+    tensor, receiver = np.full(of_copies, -1), np.full(of_copies, -1)
+    tensors: dict[str, int] = {}
+    stats: defaultdict[int, dict[str, xplane_schema.StatValue]] = defaultdict(dict)
+    for event, stat, value in file.values(plane, events):
+        if stat == _EDGE:
+            tensor[event] = tensors.setdefault(str(value), len(tensors))
+        elif stat == _DETAILS:
+            size_bytes[event], receiver[event] = _details(str(value))
+        else:
+            stats[event][stat] = value
+    copied: defaultdict[device_trace.Route, list[int]] = defaultdict(list)
+    for event in copies.tolist():
+        kind = kinds[place[event]]
+        assert kind is not None
+        copied[route(kind, int(receiver[event]))].append(event)
+    return Stream(
+        line=line,
+        events=events,
+        names=names,
+        kinds=kinds,
+        name=place,
+        copied={route: np.array(events_of) for route, events_of in copied.items()},
+        size_bytes=size_bytes,
+        tensor=tensor,
+        tensors=tuple(tensors),
+        stats=stats,
+    )
 
-    Its clock is ``ahead_ns`` ahead of that of the steps.
-    """
-    for place, start_ns, end_ns in listed(stream, stream.work):
-        step = windows.at(start_ns - ahead_ns)
+
+# Copies repeat them.
+@lru_cache(maxsize=10_000)
+def _details(text: str) -> tuple[int, int]:
+    size_bytes, receiver = copy_names.copied_bytes(text), copy_names.destination(text)
+    return (
+        device_trace.UNKNOWN_BYTES if size_bytes is None else size_bytes,
+        -1 if receiver is None else receiver,
+    )
+
+
+def gather_gpu_work(here: str, stream: Stream, windows: profile_steps.StepWindows) -> None:
+    """Put what a stream of the device ``here`` computed into the steps in which it began."""
+    spans = stream.spans(stream.work).pairs()
+    for place, (start_ns, end_ns) in zip(stream.work.tolist(), spans, strict=True):
+        step = windows.at(start_ns)
         if step is None:
             continue
         kind, name = stream.kinds[stream.name[place]], stream.names[stream.name[place]]
@@ -232,19 +210,11 @@ def gather_gpu_work(
                 device=here,
                 op=op[1] if op else None,
                 row=kind or name,
-                start_ns=start_ns - ahead_ns,
-                end_ns=end_ns - ahead_ns,
+                start_ns=start_ns,
+                end_ns=end_ns,
                 own_ns=end_ns - start_ns,
             )
         )
-
-
-def listed(stream: Stream, places: Ints) -> Iterator[tuple[int, int, int]]:
-    """Yield the place, the start and the end of events."""
-    for place, (start_ns, end_ns) in zip(
-        places.tolist(), stream.spans(places).pairs(), strict=True
-    ):
-        yield place, start_ns, end_ns
 
 
 def read_gpu_steps(xplane: Path, device_names: Mapping[str, int]) -> measurements.StepProfile:
@@ -260,12 +230,7 @@ def read_gpu_steps(xplane: Path, device_names: Mapping[str, int]) -> measurement
         AdvisorError: the file is missing or corrupt, or no step in it holds GPU work.
     """
     file = space_file(xplane)
-    hosts = [
-        plane_as_objects(file, plane)
-        for plane in file.planes
-        if plane.name == profile_steps.HOST_PLANE
-    ]
-    windows = profile_steps.step_windows(hosts, xplane)
+    windows = profile_steps.step_windows(file)
     name_of = {number: device for device, number in device_names.items()}
     for number, stream in gpu_streams(file, name_of):
         here = name_of[number]
@@ -283,7 +248,8 @@ def _gather_copies(
         if route.kind is copy_names.CopyKind.DEVICE_TO_DEVICE:
             continue
         waiting = route.target if route.target in device_names else here
-        for place, start_ns, end_ns in listed(stream, places):
+        spans = stream.spans(places).pairs()
+        for place, (start_ns, end_ns) in zip(places.tolist(), spans, strict=True):
             step = windows.at(start_ns)
             if step is None:
                 continue
@@ -303,79 +269,61 @@ def _gather_copies(
             )
 
 
-class GpuPlanes:
-    """The GPU planes of a file, on their way into a trace."""
+def add_streams(
+    file: SpaceFile,
+    name_of: Mapping[int, str],
+    builder: device_trace.TraceBuilder,
+    steps: dict[int, tuple[int, int]],
+    key: str,
+    step_of: Callable[[Ints], Ints],
+    advance: Callable[[int], None],
+) -> None:
+    """Add what GPUs did, by their names, to a trace, and when each step began and ended on any.
 
-    def __init__(self, file: SpaceFile, prefix: str, builder: device_trace.TraceBuilder) -> None:
-        """Add the devices of a file, whose names begin with the prefix, to the trace."""
-        self._file, self._builder = file, builder
-        self.planes = gpu_planes(file)
-        self._name_of = {number: f"{prefix}GPU:{number}" for number in self.planes}
-        for device in self._name_of.values():
-            builder.device(device)
-
-    def read(
-        self, key: str, step_of: Callable[[Ints], Ints], advance: Callable[[int], None]
-    ) -> dict[int, tuple[int, int]]:
-        """Add what the GPUs did; return when each step began on any of them, and when it ended.
-
-        ``key`` is the stat by which ``step_of`` tells steps, -1 for none. ``advance`` is told the
-        bytes that were read.
-        """
-        steps: dict[int, tuple[int, int]] = {}
-        for number, plane in self.planes.items():
-            device = self._name_of[number]
-            gpu = GpuPlane(self._file, plane, device, self._device_of)
-            for line in plane.lines:
-                if is_stream(line):
-                    stream = gpu.read(line, key=key)
-                    self._add(device, stream)
-                    _note_steps(steps, step_of(stream.events.key), stream.events)
-                    if stream.events.damaged:
-                        self._builder.notes.setdefault(
-                            f"{self._file.path.name}: events without a sensible time were left out"
-                        )
-                elif not is_derived(line) and line.event_count:
-                    self._builder.notes.setdefault(
-                        f"lines that are no streams were not read: {line.name}"
-                    )
-                advance(line.place[1] - line.place[0])
-        return steps
-
-    def _device_of(self, number: int) -> str:
-        return self._name_of.get(number, f"GPU:{number}")
-
-    def _add(self, device: str, stream: Stream) -> None:
-        self._builder.used(device, device_trace.DeviceUse.COMPUTE, stream.spans(stream.is_compute))
-        self._add_rows(stream)
-        tensors = np.array([self._builder.tensor(name) for name in stream.tensors] + [-1])
-        for route, places in stream.copied.items():
-            spans = stream.spans(places)
-            if route.kind is copy_names.CopyKind.COLLECTIVE:
-                self._builder.used(device, device_trace.DeviceUse.COLLECTIVE, spans)
-                continue
-            copied = device_trace.CopyColumns(
-                spans=spans,
-                size_bytes=stream.size_bytes[places],
-                # -1, which is no tensor, is the last of them.
-                tensor=tensors[stream.tensor[places]],
+    ``key`` is the stat by which ``step_of`` tells steps, -1 for none. ``advance`` is told the bytes
+    that were read.
+    """
+    for line in (line for plane in gpu_planes(file).values() for line in plane.lines):
+        if not is_stream(line):
+            advance(line.place[1] - line.place[0])
+            if not is_derived(line) and line.event_count:
+                builder.notes.setdefault(f"lines that are no streams were not read: {line.name}")
+    for number, stream in gpu_streams(file, name_of, key=key, of_all=()):
+        _add_stream(builder, name_of[number], stream)
+        _note_steps(steps, step_of(stream.events.key), stream.events)
+        if stream.events.damaged:
+            builder.notes.setdefault(
+                f"{file.path.name}: events without a sensible time were left out"
             )
-            self._builder.copies(route, copied)
-            row = self._builder.row(route.kind, device_trace.USE_OF[route.kind])
-            row.add_each(stream.events.duration_ns[places])
+        advance(stream.line.place[1] - stream.line.place[0])
 
-    def _add_rows(self, stream: Stream) -> None:
-        """Add the rows of kernels and collectives, which keep their own names."""
-        place, took_ns = stream.name, stream.events.duration_ns
-        calls, total_ns = np.bincount(place), np.bincount(place, took_ns)
-        least = np.full(len(stream.names), np.iinfo(np.int64).max)
-        np.minimum.at(least, place, took_ns)
-        most = np.zeros(len(stream.names), np.int64)
-        np.maximum.at(most, place, took_ns)
-        for i, (name, kind) in enumerate(zip(stream.names, stream.kinds, strict=True)):
-            if kind is None or kind is copy_names.CopyKind.COLLECTIVE:
-                row = self._builder.row(name, device_trace.USE_OF[kind])
-                row.add(int(calls[i]), int(total_ns[i]), int(least[i]), int(most[i]))
+
+def _add_stream(builder: device_trace.TraceBuilder, device: str, stream: Stream) -> None:
+    builder.used(device, device_trace.DeviceUse.COMPUTE, stream.spans(stream.is_compute))
+    tensors = np.array([builder.tensor(name) for name in stream.tensors] + [-1])
+    for route, places in stream.copied.items():
+        spans = stream.spans(places)
+        if route.kind is copy_names.CopyKind.COLLECTIVE:
+            builder.used(device, device_trace.DeviceUse.COLLECTIVE, spans)
+            continue
+        copied = device_trace.CopyColumns(
+            spans=spans,
+            size_bytes=stream.size_bytes[places],
+            # -1, which is no tensor, is the last of them.
+            tensor=tensors[stream.tensor[places]],
+        )
+        builder.copies(route, copied)
+        took_ns = stream.events.duration_ns[places]
+        builder.each_run(route.kind, device_trace.USE_OF[route.kind], took_ns)
+    # Kernels and collectives keep their own names.
+    place, took_ns = stream.name, stream.events.duration_ns
+    least, most = np.full(len(stream.names), _LAST_NS), np.zeros(len(stream.names), np.int64)
+    np.minimum.at(least, place, took_ns)
+    np.maximum.at(most, place, took_ns)
+    columns = np.bincount(place), np.bincount(place, took_ns), least, most
+    for name, kind, *figures in zip(stream.names, stream.kinds, *columns, strict=True):
+        if kind is None or kind is copy_names.CopyKind.COLLECTIVE:
+            builder.runs(name, device_trace.USE_OF[kind], *map(int, figures))
 
 
 def _note_steps(steps: dict[int, tuple[int, int]], step_of: Ints, events: Events) -> None:

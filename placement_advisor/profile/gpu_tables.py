@@ -23,12 +23,13 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.measurement.measurement import Activity
 from placement_advisor.profile import copy_names, device_trace, formats
 from placement_advisor.profile.totals import DeviceTotals, ProfileTotals, TimeTotals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from placement_advisor.measurement.measurement import Activity
 
 
 ALL_GPUS = "all GPUs"
@@ -108,9 +109,7 @@ def summary_totals(path: str, form: formats.FileFormat, lines: Iterable[str]) ->
         routes=(),
         by_host=(),
         tensors=(),
-        activities=tuple(
-            sorted((row for _, row in rows), key=lambda row: (-row.total_ns, row.name))
-        ),
+        activities=device_trace.longest_first(row for _, row in rows),
         waits=(),
         notes=tuple(notes),
     )
@@ -167,7 +166,7 @@ def _copies(
             table.unread += 1
             continue
         name = table.text(cells, "name")
-        kind = found.kind(name)
+        kind = copy_names.copy_kind(name)
         if kind is None or kind is copy_names.CopyKind.COLLECTIVE:
             found.add_kernel(gpu, _LAUNCH.sub("", name), span)
         else:
@@ -317,15 +316,8 @@ def _rows(lines: Iterable[str]) -> Iterator[tuple[str, Activity]]:
 
 
 def _activity(name: str, calls: int, total_ns: int, min_ns: int, max_ns: int) -> Activity:
-    return Activity(
-        name=name,
-        calls=calls,
-        total_ns=total_ns,
-        min_ns=min_ns,
-        max_ns=max_ns,
-        is_copy=device_trace.USE_OF[copy_names.copy_kind(name)]
-        not in (device_trace.DeviceUse.COMPUTE, device_trace.DeviceUse.COLLECTIVE),
-    )
+    use = device_trace.USE_OF[copy_names.copy_kind(name)]
+    return device_trace.activity(name, use, calls, total_ns, min_ns, max_ns)
 
 
 @lru_cache(_MOST_DEVICES)

@@ -1,9 +1,6 @@
 """Recorded profiles are read in any supported format and joined with the op graph.
 
 XSpace files hold GPUs, or processes that compute on their own cores, such as workers on gRPC.
-A process computes while any op runs on any of its threads. A copy between processes lasts
-from the start of `_Send` until the receiver goes on: it includes the way through both
-processes and the wait for a busy core.
 
 A profile names a tensor by the op that makes it (``edge_42_`` or nothing before the name), not by
 its output. Its size is known from the graph where that op has one output; a size that the profile
@@ -14,247 +11,31 @@ from __future__ import annotations
 
 import filecmp
 import re
-from bisect import bisect_left
-from collections import defaultdict
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile import copy_names, device_trace, totals, waits
+from placement_advisor.profile import device_trace, totals, waits
 from placement_advisor.profile import steps as profile_steps
 from placement_advisor.profile.chrome_trace import read_chrome_trace
 from placement_advisor.profile.formats import CLIENT_FILE, FileFormat, recorded_run, text_lines
-from placement_advisor.profile.gpu_planes import GpuPlanes
+from placement_advisor.profile.gpu_planes import add_streams, gpu_planes
 from placement_advisor.profile.gpu_tables import gpu_trace, summary_totals
 from placement_advisor.profile.recorded_costs import plain
 from placement_advisor.profile.xspace_columns import SpaceFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.profile.xspace_columns import Events, StoredPlane
 
     Ints = NDArray[np.int64]
-
-
-_INPUT_PIPELINE = "tf_data"
-_EXECUTING = "ExecutorState::Process"
-# What TensorFlow's partitioning calls the two ends of an edge that it cut.
-_END_NODE = re.compile(r"(.+?)(?:_S|/_)(\d{1,18})")
-
-
-def read_process(
-    file: SpaceFile, device: str, builder: device_trace.TraceBuilder, advance: Callable[[int], None]
-) -> waits.ProcessRecord | None:
-    """Read the ops and copies of a process into the trace; None if no op ran there."""
-    sends: defaultdict[str, list[int]] = defaultdict(list)
-    arrivals: defaultdict[str, list[int]] = defaultdict(list)
-    parts: list[tuple[Ints, device_trace.Spans]] = []
-    ops: dict[str, int] = {}
-    collectives: set[str] = set()
-    executing: list[device_trace.Spans] = []
-    uses: defaultdict[device_trace.DeviceUse, list[device_trace.Spans]] = defaultdict(list)
-    for plane in file.planes:
-        if plane.name != profile_steps.HOST_PLANE:
-            continue
-        found = _names(plane)
-        for line in plane.lines:
-            if line.name.startswith(_INPUT_PIPELINE):
-                continue
-            events = file.events(
-                plane, line, of_named=("name", "kernel_type"), named=found.arrivals
-            )
-            _gather_arrivals(file, plane, events, arrivals)
-            advance(line.place[1] - line.place[0])
-            for name, chosen in _groups(events.name):
-                start_ns = events.start_ns[chosen]
-                spans = device_trace.Spans(start_ns, start_ns + events.duration_ns[chosen])
-                if name in found.sends:
-                    sends[found.sends[name]] += spans.start.tolist()
-                elif name in found.executing:
-                    executing.append(spans)
-                elif name in found.ops:
-                    op, kind = found.ops[name]
-                    place = ops.setdefault(op, len(ops))
-                    parts.append((np.full(len(spans.start), place), spans))
-                    builder.row(kind, _use(kind)).add_each(spans.end - spans.start)
-                    if _use(kind) is device_trace.DeviceUse.COLLECTIVE:
-                        collectives.add(op)
-                    uses[_use(kind)].append(spans)
-    if not parts:
-        return None
-    builder.device(device)
-    for use, spans_of_use in uses.items():
-        builder.used(device, use, device_trace.union_of_spans(spans_of_use))
-    ran = _in_order(tuple(ops), frozenset(collectives), parts)
-    return waits.ProcessRecord(
-        device=device,
-        ran=ran,
-        executing=device_trace.union_of_spans([ran.spans, *executing]),
-        sends={node: sorted(moments) for node, moments in sends.items()},
-        arrivals={node: sorted(moments) for node, moments in arrivals.items()},
-    )
-
-
-def copies_between(
-    processes: Sequence[waits.ProcessRecord],
-    cuts: Sequence[int],
-    builder: device_trace.TraceBuilder,
-) -> tuple[waits.SentTensor, ...]:
-    """Join sends with arrivals into copies, add them to the trace, and return them.
-
-    Within a step, which the cuts bound, the first send of a node belongs to its first arrival and
-    so on; without steps, all of the profile is one.
-    """
-    found: list[waits.SentTensor] = []
-    ended = {process.device: _ends_by_op(process.ran) for process in processes}
-    for target in processes:
-        others = [process for process in processes if process is not target]
-        for node, moments in target.arrivals.items():
-            match = _END_NODE.fullmatch(node)
-            if match is not None:
-                number = int(match[2])
-                found += _copies_to(target, match[1], number, moments, others, ended, cuts)
-    by_route: defaultdict[device_trace.Route, list[waits.SentTensor]] = defaultdict(list)
-    for sent in found:
-        by_route[device_trace.Route(sent.source, sent.target, copy_names.CopyKind.WORKER)].append(
-            sent
-        )
-    for route, of_route in by_route.items():
-        start_ns = np.array([sent.start_ns for sent in of_route], np.int64)
-        end_ns = np.array([sent.end_ns for sent in of_route], np.int64)
-        copied = device_trace.CopyColumns(
-            spans=device_trace.Spans(start_ns, end_ns),
-            size_bytes=np.full(len(of_route), device_trace.UNKNOWN_BYTES),
-            tensor=np.array([builder.tensor(sent.tensor) for sent in of_route]),
-        )
-        builder.copies(route, copied)
-        builder.row(copy_names.CopyKind.WORKER, device_trace.DeviceUse.PEER).add_each(
-            end_ns - start_ns
-        )
-    return tuple(sorted(found, key=lambda sent: sent.end_ns))
-
-
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """What ids of event names stand for: ops with kinds, nodes that send, and so on."""
-
-    ops: dict[int, tuple[str, str]]
-    sends: dict[int, str]
-    arrivals: frozenset[int]
-    executing: frozenset[int]
-
-
-def _names(plane: StoredPlane) -> _Names:
-    ops: dict[int, tuple[str, str]] = {}
-    sends: dict[int, str] = {}
-    arrivals, executing = set(), set()
-    for name, text in plane.event_names.items():
-        if text == profile_steps.ARRIVAL:
-            arrivals.add(name)
-        elif text == _EXECUTING:
-            executing.add(name)
-        elif match := profile_steps.OP_EVENT.fullmatch(text):
-            if match[2] in profile_steps.SEND_KINDS:
-                sends[name] = match[1]
-            elif match[2] not in profile_steps.RECEIVE_KINDS:
-                ops[name] = match[1], match[2]
-    return _Names(ops, sends, frozenset(arrivals), frozenset(executing))
-
-
-def _gather_arrivals(
-    file: SpaceFile, plane: StoredPlane, events: Events, arrivals: dict[str, list[int]]
-) -> None:
-    told: defaultdict[int, dict[str, str]] = defaultdict(dict)
-    for event, stat, value in file.values(plane, events):
-        told[event][stat] = str(value)
-    for event, stats in told.items():
-        if stats.get("kernel_type") in profile_steps.RECEIVE_KINDS and "name" in stats:
-            arrivals[stats["name"]].append(int(events.start_ns[event]))
-
-
-def _use(kind: str) -> device_trace.DeviceUse:
-    return (
-        device_trace.DeviceUse.COLLECTIVE
-        if kind in profile_steps.COLLECTIVE_KINDS
-        else device_trace.DeviceUse.COMPUTE
-    )
-
-
-def _in_order(
-    names: tuple[str, ...],
-    collectives: frozenset[str],
-    parts: Sequence[tuple[Ints, device_trace.Spans]],
-) -> waits.RanOps:
-    start_ns, end_ns = device_trace.all_spans([spans for _, spans in parts])
-    order = np.argsort(start_ns, kind="stable")
-    return waits.RanOps(
-        names=names,
-        collectives=collectives,
-        name=np.concatenate([name for name, _ in parts])[order],
-        spans=device_trace.Spans(start_ns[order], end_ns[order]),
-    )
-
-
-def _copies_to(
-    target: waits.ProcessRecord,
-    tensor: str,
-    number: int,
-    arrivals: Sequence[int],
-    others: Sequence[waits.ProcessRecord],
-    ended: Mapping[str, Mapping[str, Ints]],
-    cuts: Sequence[int],
-) -> Iterator[waits.SentTensor]:
-    ends = [f"{tensor}{joint}{number - 1}" for joint in ("_S", "/_")]
-    source, starts = device_trace.UNKNOWN_END, list[int]()
-    for process in others:
-        for end in ends:
-            if end in process.sends:
-                source, starts = process.device, process.sends[end]
-    if source == device_trace.UNKNOWN_END:
-        made = [process.device for process in others if tensor in ended[process.device]]
-        if len(made) == 1:
-            (source,) = made
-            starts = np.sort(ended[source][tensor]).tolist()
-        elif len(others) == 1:
-            source = others[0].device
-    for of_step, sent in zip(_by_step(arrivals, cuts), _by_step(starts, cuts), strict=True):
-        for i, arrival_ns in enumerate(of_step):
-            start_ns = min(sent[i], arrival_ns) if i < len(sent) else arrival_ns
-            yield waits.SentTensor(
-                tensor=tensor,
-                source=source,
-                target=target.device,
-                start_ns=start_ns,
-                end_ns=arrival_ns,
-            )
-
-
-def _ends_by_op(ran: waits.RanOps) -> dict[str, Ints]:
-    return {ran.names[place]: ran.spans.end[chosen] for place, chosen in _groups(ran.name)}
-
-
-def _groups(names: Ints) -> Iterator[tuple[int, Ints]]:
-    """Yield each name with the places at which it stands."""
-    order = np.argsort(names, kind="stable")
-    found, first = np.unique(names[order], return_index=True)
-    ends = [*first[1:].tolist(), len(names)]
-    for name, start, end in zip(found.tolist(), first.tolist(), ends, strict=False):
-        yield name, order[start:end]
-
-
-def _by_step(moments: Sequence[int], cuts: Sequence[int]) -> list[list[int]]:
-    """Return sorted moments by the step that they are in; what is before the first is its own."""
-    places = [0, *(bisect_left(moments, cut) for cut in cuts), len(moments)]
-    return [list(moments[first:last]) for first, last in pairwise(places)]
 
 
 _GROUP = "group_id"
@@ -280,10 +61,18 @@ def read_trace(
         done += read_bytes
         progress(done, total)
 
-    several = len(files) > 1
-    found = [GpuPlanes(file, f"{_host(file)}/" if several else "", builder) for file in files]
-    if any(plane.lines for gpus in found for plane in gpus.planes.values()):
-        starts, steps_from = _read_gpus(list(zip(files, found, strict=True)), advance)
+    gpus = [gpu_planes(file) for file in files]
+    hosts = [f"{_host(file)}/" if len(files) > 1 else "" for file in files]
+    names = [
+        {number: f"{host}GPU:{number}" for number in of_file}
+        for host, of_file in zip(hosts, gpus, strict=True)
+    ]
+    for device in (device for of_file in names for device in of_file.values()):
+        builder.device(device)
+    planes = [plane for of_file in gpus for plane in of_file.values()]
+    if any(plane.lines for plane in planes):
+        grouped = any(_GROUP in plane.stat_names.values() for plane in planes)
+        starts, steps_from = _read_gpus(files, names, builder, advance, grouped=grouped)
         return builder.build(run, starts, steps_from)
     return _read_hosts(run, files, builder, advance)
 
@@ -317,7 +106,7 @@ def _read_hosts(
     processes = [
         process
         for file in files
-        if (process := read_process(file, _host(file), builder, advance)) is not None
+        if (process := waits.read_process(file, _host(file), builder, advance)) is not None
     ]
     if not processes:
         raise AdvisorError(
@@ -326,7 +115,7 @@ def _read_hosts(
         )
     spans = steps.pairs()
     cuts = [*steps.start.tolist(), int(steps.end[-1])] if spans else []
-    copies = copies_between(processes, cuts, builder)
+    copies = waits.copies_between(processes, cuts, builder)
     return builder.build(
         run,
         cuts,
@@ -336,23 +125,27 @@ def _read_hosts(
 
 
 def _read_gpus(
-    files: Sequence[tuple[SpaceFile, GpuPlanes]], advance: Callable[[int], None]
+    files: Sequence[SpaceFile],
+    names: Sequence[Mapping[int, str]],
+    builder: device_trace.TraceBuilder,
+    advance: Callable[[int], None],
+    *,
+    grouped: bool,
 ) -> tuple[list[int], str]:
-    """Read all GPUs; return the moments that cut their time into steps, and whence they are."""
-    grouped = any(
-        _GROUP in plane.stat_names.values() for _, gpus in files for plane in gpus.planes.values()
-    )
+    """Read all GPUs; return the moments that cut their time into steps, and whence they are.
+
+    ``grouped``: kernels say which step they are of.
+    """
     steps: dict[int, tuple[int, int]] = {}
     marked: list[tuple[int, int]] = []
-    for file, gpus in files:
+    for file, of_file in zip(files, names, strict=True):
         if grouped:
-            found = gpus.read(_GROUP, lambda keys: keys, advance)
+            add_streams(file, of_file, builder, steps, _GROUP, lambda keys: keys, advance)
         else:
             marks = profile_steps.read_marks(file, launches=True)
             marked += marks.steps.pairs()
-            found = gpus.read(profile_steps.CORRELATION, marks.step_of, advance)
-        for step, (first_ns, last_ns) in found.items():
-            device_trace.widen(steps, step, first_ns, last_ns)
+            key, step_of = profile_steps.CORRELATION, marks.step_of
+            add_streams(file, of_file, builder, steps, key, step_of, advance)
     spans = sorted(steps.values()) or sorted(marked)
     if not spans:
         return [], "none"
@@ -370,12 +163,13 @@ def trace_with_sizes(trace: device_trace.Trace, graph: OpGraph) -> device_trace.
     sizes = np.array(
         [device_trace.UNKNOWN_BYTES if size is None else size for size in [*found, None]], np.int64
     )
-    copied = {route: _sized(copied, sizes) for route, copied in trace.copied.items()}
-    unknown = (
-        int((each.size_bytes == device_trace.UNKNOWN_BYTES).sum()) for each in trace.copied.values()
-    )
-    left = (int((each.size_bytes == device_trace.UNKNOWN_BYTES).sum()) for each in copied.values())
-    if not (known := sum(unknown) - sum(left)):
+    copied, known = {}, 0
+    for route, own in trace.copied.items():
+        is_unknown = own.size_bytes == device_trace.UNKNOWN_BYTES
+        size_bytes = np.where(is_unknown, sizes[own.tensor], own.size_bytes)
+        copied[route] = replace(own, size_bytes=size_bytes)
+        known += int((size_bytes != own.size_bytes).sum())
+    if not known:
         return trace
     note = f"sizes of {known:,} copies are those of the graph"
     return replace(trace, copied=copied, notes=(*trace.notes, note))
@@ -387,15 +181,6 @@ def totals_with_layers(profile: totals.ProfileTotals, graph: OpGraph) -> totals.
     known = sum(tensor.op is not None for tensor in tensors)
     note = f"{known} of {len(tensors)} tensors are in the graph"
     return replace(profile, tensors=tensors, notes=(*profile.notes, note))
-
-
-def _sized(
-    copied: device_trace.CopyColumns, sizes: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> device_trace.CopyColumns:
-    own = copied.size_bytes
-    return replace(
-        copied, size_bytes=np.where(own == device_trace.UNKNOWN_BYTES, sizes[copied.tensor], own)
-    )
 
 
 def _joined(tensor: totals.TensorTotals, graph: OpGraph) -> totals.TensorTotals:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import chain
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -25,101 +26,18 @@ from placement_advisor.profile.formats import CLIENT_FILE, SUFFIX, FileFormat, r
 from placement_advisor.profile.gpu_planes import gpu_planes, gpu_streams
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from placement_advisor.profile.device_trace import Spans
     from placement_advisor.profile.gpu_planes import Stream
+    from placement_advisor.profile.steps import Marks
     from placement_advisor.profile.xplane_schema import StatValue
     from placement_advisor.profile.xspace_columns import SpaceFile, StoredPlane
     from placement_advisor.simulator.schedule import Interval
 
     Sample = tuple[int, int]
-
-
-STEPS_LINE = "Steps"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedSteps:
-    """The steps of one process without the warm-up; a step is known by its start.
-
-    ``by_gpu`` is by number, None where marks of the host count.
-    """
-
-    by_host: profile_steps.StepWindows
-    by_gpu: Mapping[int, profile_steps.StepWindows] | None
-    marks: profile_steps.Marks
-
-    def of_host_event(self, event: xplane.Event) -> int | None:
-        """Return the step in which the event started, None if in none."""
-        return _start(self.by_host.at(event.start_ns))
-
-    def of_stream(self, gpu: int, stream: Stream) -> list[int | None]:
-        """Return the step in which each event was launched, None for what was in none.
-
-        The stream, one of that GPU, was read with the key `CORRELATION`.
-        """
-        windows, moments = self.by_host, stream.events.start_ns
-        if self.by_gpu is None:
-            moments = self.marks.launch_of(stream.events.key, otherwise=moments)
-        else:
-            windows = self.by_gpu[gpu]
-        return [_start(windows.at(moment_ns)) for moment_ns in moments.tolist()]
-
-
-def recorded_steps(files: Sequence[SpaceFile]) -> list[RecordedSteps]:
-    """Return the steps of each of the processes that were profiled together.
-
-    A process without marks has those of the others: they told it what to do, on the same machine.
-    """
-    marks = [profile_steps.read_marks(file, launches=True) for file in files]
-    everywhere = profile_steps.outermost(
-        span for of_process in marks for span in of_process.steps.pairs()
-    )
-    return [
-        _steps(file, own, own.steps if len(own.steps.start) else everywhere)
-        for file, own in zip(files, marks, strict=True)
-    ]
-
-
-def _steps(file: SpaceFile, marks: profile_steps.Marks, spans: Spans) -> RecordedSteps:
-    windows = _windows(spans)
-    by_gpu = None
-    if not windows.steps:
-        by_gpu = {
-            number: _windows(profile_steps.outermost(_step_line(file, plane)))
-            for number, plane in gpu_planes(file).items()
-        }
-    by_host = windows.covered_by(file.planes)
-    return RecordedSteps(
-        by_host=_after_warm_up(by_host),
-        by_gpu=by_gpu and {gpu: _after_warm_up(windows) for gpu, windows in by_gpu.items()},
-        marks=marks,
-    )
-
-
-def _after_warm_up(windows: profile_steps.StepWindows) -> profile_steps.StepWindows:
-    return profile_steps.StepWindows(windows.steps[1:]) if len(windows.steps) > 1 else windows
-
-
-def _start(step: profile_steps.RecordedStep | None) -> int | None:
-    return None if step is None else step.start_ns
-
-
-def _step_line(file: SpaceFile, plane: StoredPlane) -> list[Interval]:
-    return [
-        span
-        for line in plane.lines
-        if line.name == STEPS_LINE
-        for span in file.events(plane, line).spans.pairs()
-    ]
-
-
-def _windows(spans: Spans) -> profile_steps.StepWindows:
-    return profile_steps.StepWindows(
-        [profile_steps.RecordedStep(start_ns=start, end_ns=end) for start, end in spans.pairs()]
-    )
+    Ran = tuple[str, str]
+    Where = tuple[str, int]
 
 
 _BETWEEN_DEVICES = (CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST, CopyKind.PEER)
@@ -133,78 +51,90 @@ _ANNOTATIONS = ("annotation", "tf_op", "level 0")
 _LEVEL_FACTS = re.compile(r"#[^#]*#")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedProcess:
-    """The profile of one process: its file, what its host and GPUs are called, its steps.
-
-    ``shares_core`` says that all its threads have one core between them.
-    """
-
-    host: str
-    file: SpaceFile
-    gpus: Mapping[int, str]
-    steps: RecordedSteps
-    shares_core: bool
-
-    def streams(self, stats: Collection[str] = ()) -> Iterator[tuple[int, Stream]]:
-        """Read what the GPUs did, with their numbers and the stats that are asked for."""
-        return gpu_streams(
-            self.file, self.gpus, elsewhere=UNKNOWN_END, key=profile_steps.CORRELATION, of_all=stats
-        )
+STEPS_LINE = "Steps"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedOpRun:
-    """One run of an op (name, kind) within a step, which is told by its start.
+class _Process:
+    """The profile of one process; a step, of those without the warm-up, is known by its start."""
 
-    ``op`` is None for work that belongs to none. ``on_device`` is False on the host of GPUs.
-    """
+    def __init__(self, file: SpaceFile, host: str, gpus: Mapping[int, str], marks: Marks) -> None:
+        """Take a file, and what its host and GPUs are called; without marks XProf's steps count."""
+        self.host, self.gpus = host, gpus
+        self._file, self._marks = file, marks
+        windows = profile_steps.windows_of(marks.steps.pairs())
+        self._by_gpu = {
+            number: _after_warm_up(profile_steps.windows_of(_derived_steps(file, plane)))
+            for number, plane in gpu_planes(file).items()
+            if not windows.windows
+        }
+        self._by_host = _after_warm_up(windows.covered_by(file.planes))
 
-    op: tuple[str, str] | None
-    device: str
-    on_device: bool
-    step: int
-    time_ns: int
+    def op_runs(self, *, shares_core: bool) -> Iterator[tuple[Ran | None, bool, Where, int]]:
+        """Yield the op of each run in steps, whether it was on a device, device and step, and ns.
+
+        Work that belongs to no op has None. It is not on a device on the host of GPUs.
+        ``shares_core`` says that all threads of the process have one core between them.
+        """
+        has_kernels = False
+        for number, stream in self._streams(_ANNOTATIONS):
+            has_kernels = has_kernels or len(stream.events.name) > 0
+            windows, moments = self._by_host, stream.events.start_ns
+            if number in self._by_gpu:
+                windows = self._by_gpu[number]
+            else:
+                moments = self._marks.launch_of(stream.events.key, otherwise=moments)
+            for place, took_ns in zip(
+                stream.work.tolist(), stream.events.duration_ns[stream.work].tolist(), strict=True
+            ):
+                step = windows.at(int(moments[place]))
+                if step is not None:
+                    op = _op_behind(stream.stats.get(place, {}))
+                    yield op, True, (self.gpus[number], step.start_ns), took_ns
+        threads = [
+            [
+                (event, _op(found))
+                for event in line.events
+                if (found := profile_steps.OP_EVENT.fullmatch(event.name))
+            ]
+            for line in profile_steps.host_lines(self._file)
+            if not line.name.startswith(_INPUT_PIPELINE)
+        ]
+        for on_core in [threads] if shares_core else [[thread] for thread in threads]:
+            own = profile_steps.shared_core_ns([[event for event, _ in each] for each in on_core])
+            for (event, op), own_ns in zip(chain(*on_core), chain(*own), strict=True):
+                step = self._by_host.at(event.start_ns)
+                if step is not None and op[1] not in _HANDING_ON:
+                    yield op, not has_kernels, (self.host, step.start_ns), own_ns
+
+    def copies(self) -> Iterator[tuple[str, str, Sample]]:
+        """Yield source, target, bytes and ns of each copy between devices, in steps or not."""
+        for _, stream in self._streams():
+            for route, places in stream.copied.items():
+                if route.kind not in _BETWEEN_DEVICES:
+                    continue
+                source, target = (self.host if end == HOST else end for end in route[:2])
+                sizes, took_ns = stream.size_bytes[places], stream.events.duration_ns[places]
+                for sample in zip(sizes.tolist(), took_ns.tolist(), strict=True):
+                    if sample[0] > 0 and sample[1]:
+                        yield source, target, sample
+
+    def _streams(self, stats: Collection[str] = ()) -> Iterator[tuple[int, Stream]]:
+        key = profile_steps.CORRELATION
+        return gpu_streams(self._file, self.gpus, elsewhere=UNKNOWN_END, key=key, of_all=stats)
 
 
-def recorded_op_runs(process: RecordedProcess) -> Iterator[RecordedOpRun]:
-    """Yield what ran in the steps of the process."""
-    has_kernels = False
-    for number, stream in process.streams(_ANNOTATIONS):
-        has_kernels = has_kernels or len(stream.events.name) > 0
-        steps, took_ns = process.steps.of_stream(number, stream), stream.events.duration_ns.tolist()
-        for place in stream.work.tolist():
-            step = steps[place]
-            if step is not None:
-                yield RecordedOpRun(
-                    op=_op_behind(stream.stats.get(place, {})),
-                    device=process.gpus[number],
-                    on_device=True,
-                    step=step,
-                    time_ns=took_ns[place],
-                )
-    for event, op, own_ns in _host_ops(process):
-        step = process.steps.of_host_event(event)
-        if step is not None and op[1] not in _HANDING_ON:
-            yield RecordedOpRun(
-                op=op, device=process.host, on_device=not has_kernels, step=step, time_ns=own_ns
-            )
+def _after_warm_up(windows: profile_steps.StepWindows) -> profile_steps.StepWindows:
+    has_several = len(windows.windows) > 1
+    return profile_steps.StepWindows(windows.windows[1:]) if has_several else windows
 
 
-def recorded_copies(process: RecordedProcess) -> Iterator[tuple[str, str, Sample]]:
-    """Yield source, target, bytes and ns of each copy between devices, in steps or not."""
-    for _, stream in process.streams():
-        for route, places in stream.copied.items():
-            if route.kind not in _BETWEEN_DEVICES:
-                continue
-            source, target = (process.host if end == HOST else end for end in route[:2])
-            sizes, took_ns = stream.size_bytes[places], stream.events.duration_ns[places]
-            for sample in zip(sizes.tolist(), took_ns.tolist(), strict=True):
-                if sample[0] > 0 and sample[1]:
-                    yield source, target, sample
+def _derived_steps(file: SpaceFile, plane: StoredPlane) -> list[Interval]:
+    lines = (line for line in plane.lines if line.name == STEPS_LINE)
+    spans = (span for line in lines for span in file.events(plane, line).spans.pairs())
+    return profile_steps.outermost(spans).pairs()
 
 
-def _op_behind(stats: Mapping[str, StatValue]) -> tuple[str, str] | None:
+def _op_behind(stats: Mapping[str, StatValue]) -> Ran | None:
     for stat in _ANNOTATIONS:
         levels = _LEVEL_FACTS.sub("", str(stats.get(stat, ""))).split("::")
         for level in reversed(levels):
@@ -213,45 +143,8 @@ def _op_behind(stats: Mapping[str, StatValue]) -> tuple[str, str] | None:
     return None
 
 
-def _op(found: re.Match[str]) -> tuple[str, str]:
+def _op(found: re.Match[str]) -> Ran:
     return _REPLICA.sub("", found[1]), found[2]
-
-
-def _host_ops(process: RecordedProcess) -> Iterator[tuple[xplane.Event, tuple[str, str], int]]:
-    """Yield the ops of the host with their own time."""
-    file = process.file
-    hosts = [
-        xplane.plane_as_objects(file, plane)
-        for plane in file.planes
-        if plane.name == profile_steps.HOST_PLANE
-    ]
-    threads = [
-        [
-            (event, _op(found))
-            for event in line.events
-            if (found := profile_steps.OP_EVENT.fullmatch(event.name))
-        ]
-        for line in profile_steps.host_lines(hosts)
-        if not line.name.startswith(_INPUT_PIPELINE)
-    ]
-    events = [[event for event, _ in thread] for thread in threads]
-    own = profile_steps.shared_core_ns(events) if process.shares_core else map(_own_core_ns, events)
-    for thread, own_ns in zip(threads, own, strict=True):
-        for (event, op), time_ns in zip(thread, own_ns, strict=True):
-            yield event, op, time_ns
-
-
-def _own_core_ns(events: Sequence[xplane.Event]) -> list[int]:
-    """Return the time of each event of a thread without that of events within it."""
-    own_ns = [event.duration_ns for event in events]
-    around: list[int] = []
-    for place in sorted(range(len(events)), key=lambda i: (events[i].start_ns, -events[i].end_ns)):
-        while around and events[around[-1]].end_ns <= events[place].start_ns:
-            around.pop()
-        if around:
-            own_ns[around[-1]] -= events[place].duration_ns
-        around.append(place)
-    return [max(0, time_ns) for time_ns in own_ns]
 
 
 # The graph of a logdir that a training of the user's own left, beside its profile.
@@ -314,53 +207,53 @@ def read_recorded(path: Path, *, shares_core: bool = False) -> RecordedProfile:
         )
     is_own = any(file.name == CLIENT_FILE for file in files)
     spaces = [xplane.space_file(file) for file in files]
-    processes = tuple(_processes(spaces, shares_core=is_own or shares_core))
-    seen = [run for process in processes for run in recorded_op_runs(process)]
-    if not any(run.on_device and run.op for run in seen):
+    processes = tuple(_processes(spaces))
+    times: defaultdict[Ran | None, dict[bool, defaultdict[Where, int]]]
+    times = defaultdict(lambda: {True: defaultdict(int), False: defaultdict(int)})
+    samples: defaultdict[tuple[str, str], list[Sample]] = defaultdict(list)
+    for process in processes:
+        for op, on_device, where, time_ns in process.op_runs(shares_core=is_own or shares_core):
+            times[op][on_device][where] += time_ns
+        for source, target, sample in process.copies():
+            samples[source, target].append(sample)
+    named = sorted((op, by_place) for op, by_place in times.items() if op is not None)
+    if not any(by_place[True] for _, by_place in named):
         raise AdvisorError(
             f"the profile {path} shows no op within a step",
             hint="record several steps with the TensorBoard callback, or put each step into "
             'tf.profiler.experimental.Trace("train", step_num=step, _r=1)',
         )
-    samples: defaultdict[tuple[str, str], list[Sample]] = defaultdict(list)
-    for process in processes:
-        for source, target, sample in recorded_copies(process):
-            samples[source, target].append(sample)
     return RecordedProfile(
         path=str(path if run.note is None else files[0].parent),
-        ops=tuple(_ops(seen)),
-        anonymous_ns=sum(run.time_ns for run in seen if run.op is None),
+        ops=tuple(
+            RecordedOp(
+                name=op[0],
+                kind=op[1],
+                on_device=bool(by_place[True]),
+                # What the host spends on an op with kernels is to launch them.
+                step_ns=tuple((by_place[True] or by_place[False]).values()),
+            )
+            for op, by_place in named
+        ),
+        anonymous_ns=sum(times[None][True].values()),
         copies={ends: tuple(found) for ends, found in sorted(samples.items())},
         graph=OpGraph.load(path / GRAPH) if (path / GRAPH).is_file() else None,
     )
 
 
-def _processes(files: Sequence[SpaceFile], *, shares_core: bool) -> Iterator[RecordedProcess]:
+def _processes(files: Sequence[SpaceFile]) -> Iterator[_Process]:
+    """Yield the processes that were profiled together.
+
+    One without marks has the steps of the others: they told it what to do, on the same machine.
+    """
+    marks = [profile_steps.read_marks(file, launches=True) for file in files]
+    everywhere = profile_steps.outermost(
+        span for of_process in marks for span in of_process.steps.pairs()
+    )
     gpu_count = 0
-    for i, (file, steps) in enumerate(zip(files, recorded_steps(files), strict=True)):
+    for i, (file, own) in enumerate(zip(files, marks, strict=True)):
         planes = gpu_planes(file)
-        yield RecordedProcess(
-            host=f"CPU:{i}",
-            file=file,
-            gpus={number: f"GPU:{gpu_count + place}" for place, number in enumerate(planes)},
-            steps=steps,
-            shares_core=shares_core,
-        )
+        gpus = {number: f"GPU:{gpu_count + place}" for place, number in enumerate(planes)}
+        known = own if len(own.steps.start) else own._replace(steps=everywhere)
+        yield _Process(file, f"CPU:{i}", gpus, known)
         gpu_count += len(planes)
-
-
-def _ops(seen: Iterable[RecordedOpRun]) -> Iterator[RecordedOp]:
-    times: defaultdict[tuple[str, str], dict[bool, defaultdict[tuple[str, int], int]]]
-    times = defaultdict(lambda: {True: defaultdict(int), False: defaultdict(int)})
-    for run in seen:
-        if run.op is not None:
-            times[run.op][run.on_device][run.device, run.step] += run.time_ns
-    for (name, kind), by_place in sorted(times.items()):
-        # What the host spends on an op with kernels is to launch them.
-        on_device = bool(by_place[True])
-        yield RecordedOp(
-            name=name,
-            kind=kind,
-            on_device=on_device,
-            step_ns=tuple(by_place[on_device].values()),
-        )

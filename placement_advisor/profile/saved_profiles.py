@@ -21,7 +21,6 @@ from placement_advisor.profile.xplane import (
     Event,
     Line,
     copy_counted_from,
-    profile_start_ns,
     space_file,
 )
 
@@ -79,13 +78,13 @@ def keep_profiles(
     """
     folder.mkdir(parents=True, exist_ok=True)
     ahead = dict.fromkeys(files, 0) | dict(ahead_ns)
-    opened = {process: space_file(path) for process, path in files.items()}
-    start_ns = min(profile_start_ns(file.planes) - ahead[key] for key, file in opened.items())
+    opened = {process: space_file(path, ahead[process]) for process, path in files.items()}
+    start_ns = min(xplane_schema.profile_start_ns(file.planes) for file in opened.values())
     marks = _events(opened[CLIENT], STEP_EVENT, _STEP_NUMBER)
     for process, file in opened.items():
         runs, more = _events(file, _RUN, _PART_ID), {}
         if runs and not _events(file, STEP_EVENT, _STEP_NUMBER):
-            steps = tuple(_steps(marks, ahead[process], runs))
+            steps = tuple(_steps(marks, runs))
             more = {HOST_PLANE: Line(name="Steps of the client", events=steps)}
         if any(line.event_count for plane in file.planes for line in plane.lines):
             target = folder / f"{process.replace(':', '-')}.xplane.pb"
@@ -113,12 +112,11 @@ def _events(file: SpaceFile, name: str, stat: str) -> list[Event]:
     return sorted(found, key=lambda event: event.start_ns)
 
 
-def _steps(marks: Sequence[Event], ahead_ns: int, runs: Sequence[Event]) -> Iterator[Event]:
+def _steps(marks: Sequence[Event], runs: Sequence[Event]) -> Iterator[Event]:
     """Yield the marks of the client, each with the part that a worker first runs within it."""
     for mark in marks:
-        start_ns, end_ns = mark.start_ns + ahead_ns, mark.end_ns + ahead_ns
         stats: dict[str, xplane_schema.StatValue] = {**mark.stats, "_r": 1}
-        first = next((run for run in runs if start_ns <= run.start_ns < end_ns), None)
+        first = next((run for run in runs if mark.start_ns <= run.start_ns < mark.end_ns), None)
         if first is not None:
             stats |= {"_pt": _OF_EXECUTOR, "_p": first.stats[_PART_ID]}
-        yield replace(mark, start_ns=start_ns, stats=stats)
+        yield replace(mark, stats=stats)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,7 +28,7 @@ from placement_advisor.measurement import measurement as measurements
 from placement_advisor.measurement.invariants import step_violations
 from placement_advisor.profile import xplane
 from placement_advisor.profile.device_trace import Spans
-from placement_advisor.profile.xplane_schema import NO_KEY, PROFILE_START, TASK_PLANE
+from placement_advisor.profile.xplane_schema import NO_KEY, PROFILE_START, PROFILE_STOP, TASK_PLANE
 from placement_advisor.simulator import schedule as schedules
 
 if TYPE_CHECKING:
@@ -281,66 +281,60 @@ OP_EVENT = re.compile(r"([A-Za-z0-9.][A-Za-z0-9_.\\/>-]*):([A-Z_][A-Za-z0-9_]*)"
 class StepWindows:
     """Steps in order of time, and when one process goes through each of them."""
 
-    def __init__(
-        self, steps: Sequence[RecordedStep], windows: Sequence[schedules.Interval] | None = None
-    ) -> None:
-        """Take steps; without ``windows`` a process goes through each from its start to its end."""
-        self.steps = tuple(steps)
-        self._windows = tuple(windows or ((step.start_ns, step.end_ns) for step in steps))
-        self._starts = [start_ns for start_ns, _ in self._windows]
+    def __init__(self, windows: Iterable[tuple[RecordedStep, schedules.Interval]]) -> None:
+        """Take each step with the time from its start to its end in a process."""
+        self.windows = tuple(windows)
+        self._starts = [start_ns for _, (start_ns, _) in self.windows]
+
+    @property
+    def steps(self) -> list[RecordedStep]:
+        """The steps."""
+        return [step for step, _ in self.windows]
 
     def at(self, moment_ns: int) -> RecordedStep | None:
         """Return the step that was under way at that moment, None if there was none."""
         place = bisect_right(self._starts, moment_ns) - 1
-        if place < 0 or moment_ns >= self._windows[place][1]:
+        if place < 0:
             return None
-        return self.steps[place]
+        step, (_, end_ns) = self.windows[place]
+        return step if moment_ns < end_ns else None
 
-    def marked_by(self, planes: Iterable[xplane.Plane], path: Path) -> StepWindows:
-        """Return the same steps as a process with these planes goes through them.
+    def marked_by(self, lines: Iterable[xplane.Line], path: Path) -> StepWindows:
+        """Return the same steps as a process with these threads goes through them.
 
         They widen where that begins earlier or ends later. One that marks no steps has these.
 
         Raises:
             AdvisorError: the process, whose profile was read from that path, marks other steps.
         """
-        windows = _marks(planes)
+        windows = _marks(lines)
         if not windows:
             return self
-        if len(windows) != len(self.steps):
+        if len(windows) != len(self.windows):
             raise AdvisorError(
                 f"the profile {path} holds {len(windows)} steps, that of the first process "
-                f"{len(self.steps)}: they are not of the same steps"
+                f"{len(self.windows)}: they are not of the same steps"
             )
         for step, (start_ns, end_ns) in zip(self.steps, windows, strict=True):
             step.start_ns = min(step.start_ns, start_ns)
             step.end_ns = max(step.end_ns, end_ns)
-        return StepWindows(self.steps, windows)
+        return StepWindows(zip(self.steps, windows, strict=True))
 
-    def covered_by(self, planes: Iterable[xplane.Plane | StoredPlane]) -> StepWindows:
+    def covered_by(self, planes: Iterable[StoredPlane]) -> StepWindows:
         """Return the steps during all of which the profile with these planes was being taken."""
         stats = next((plane.stats for plane in planes if plane.name == TASK_PLANE), {})
-        begin_ns, end_ns = stats.get(PROFILE_START), stats.get(xplane.PROFILE_STOP)
-        return self._where(
-            not (isinstance(begin_ns, int) and start_ns < begin_ns)
+        begin_ns, end_ns = stats.get(PROFILE_START), stats.get(PROFILE_STOP)
+        return StepWindows(
+            (step, (start_ns, stop_ns))
+            for step, (start_ns, stop_ns) in self.windows
+            if not (isinstance(begin_ns, int) and start_ns < begin_ns)
             and not (isinstance(end_ns, int) and stop_ns > end_ns)
-            for start_ns, stop_ns in self._windows
         )
 
     def shared_with(self, other: StepWindows) -> StepWindows:
         """Return the steps that another process has as well."""
         theirs = {id(step) for step in other.steps}
-        return self._where(id(step) in theirs for step in self.steps)
-
-    def _where(self, chosen: Iterable[bool]) -> StepWindows:
-        kept = [
-            pair
-            for pair, is_chosen in zip(
-                zip(self.steps, self._windows, strict=True), chosen, strict=True
-            )
-            if is_chosen
-        ]
-        return StepWindows([step for step, _ in kept], [window for _, window in kept])
+        return StepWindows(window for window in self.windows if id(window[0]) in theirs)
 
     def with_work(self, path: Path) -> list[RecordedStep]:
         """Return the steps in which any device worked.
@@ -357,32 +351,43 @@ class StepWindows:
         return complete
 
 
-def step_windows(planes: Iterable[xplane.Plane], path: Path) -> StepWindows:
+def step_windows(file: SpaceFile) -> StepWindows:
     """Return the steps of a profile, still empty.
 
     Raises:
-        AdvisorError: the profile, read from that path, holds no step.
+        AdvisorError: it holds no step, or a thread of its host is corrupt.
     """
-    found = _marks(planes)
+    found = _marks(host_lines(file))
     if not found:
-        raise AdvisorError(f"the profile {path} holds no step: no {STEP_EVENT!r} event")
-    return StepWindows([RecordedStep(start_ns=start, end_ns=end) for start, end in found])
+        raise AdvisorError(f"the profile {file.path} holds no step: no {STEP_EVENT!r} event")
+    return windows_of(found)
 
 
-def _marks(planes: Iterable[xplane.Plane]) -> list[schedules.Interval]:
+def windows_of(spans: Iterable[schedules.Interval]) -> StepWindows:
+    """Return the steps from these starts to these ends, still empty."""
+    return StepWindows(
+        (RecordedStep(start_ns=start_ns, end_ns=end_ns), (start_ns, end_ns))
+        for start_ns, end_ns in spans
+    )
+
+
+def _marks(lines: Iterable[xplane.Line]) -> list[schedules.Interval]:
     return sorted(
         (event.start_ns, event.end_ns)
-        for line in host_lines(planes)
+        for line in lines
         for event in line.events
         if event.name == STEP_EVENT and "step_num" in event.stats
     )
 
 
-def host_lines(planes: Iterable[xplane.Plane]) -> Iterator[xplane.Line]:
-    """Yield the threads of the host."""
-    for plane in planes:
-        if plane.name == HOST_PLANE:
-            yield from plane.lines
+def host_lines(file: SpaceFile) -> tuple[xplane.Line, ...]:
+    """Return the threads of the host of a file.
+
+    Raises:
+        AdvisorError: one of them is corrupt.
+    """
+    hosts = (plane for plane in file.planes if plane.name == HOST_PLANE)
+    return tuple(line for plane in hosts for line in xplane.lines_of(file, plane))
 
 
 CORRELATION = "correlation_id"
@@ -403,21 +408,22 @@ class Marks(NamedTuple):
 
     def step_of(self, correlations: Ints) -> Ints:
         """Return the number of the step in which each was launched, `NO_KEY` if in none."""
-        known, moments = self._launches(correlations)
-        found: Ints = np.where(known, _within(self.steps, moments), NO_KEY)
+        nowhere = np.full(len(correlations), NO_KEY)
+        moments = self.launch_of(correlations, otherwise=nowhere)
+        if not len(self.steps.start):
+            return nowhere
+        place = np.searchsorted(self.steps.start, moments, side="right") - 1
+        found: Ints = np.where(moments < self.steps.end[np.maximum(place, 0)], place, NO_KEY)
         return found
 
     def launch_of(self, correlations: Ints, otherwise: Ints) -> Ints:
         """Return the moment at which each was launched, another where that is not known."""
-        known, moments = self._launches(correlations)
-        found: Ints = np.where(known, moments, otherwise)
-        return found
-
-    def _launches(self, correlations: Ints) -> tuple[NDArray[np.bool_], Ints]:
         if not len(self.launched):
-            return np.zeros(len(correlations), np.bool_), np.zeros(len(correlations), np.int64)
+            return otherwise
         place = np.minimum(np.searchsorted(self.launched, correlations), len(self.launched) - 1)
-        return self.launched[place] == correlations, self.launched_ns[place]
+        is_known = self.launched[place] == correlations
+        found: Ints = np.where(is_known, self.launched_ns[place], otherwise)
+        return found
 
 
 def read_marks(file: SpaceFile, *, launches: bool) -> Marks:
@@ -456,15 +462,6 @@ def outermost(marks: Iterable[tuple[int, int]]) -> Spans:
     return Spans(np.array(starts, np.int64), np.array(ends, np.int64))
 
 
-def _within(steps: Spans, moments: Ints) -> Ints:
-    place = np.searchsorted(steps.start, moments, side="right") - 1
-    if not len(steps.start):
-        return np.full(len(moments), NO_KEY)
-    inside = (place >= 0) & (moments < steps.end[np.maximum(place, 0)])
-    found: Ints = np.where(inside, place, NO_KEY)
-    return found
-
-
 COLLECTIVE_ROW = "[gRPC ring collective]"
 
 ARRIVAL = "ExecutorState::ProcessAsync::Done"
@@ -496,13 +493,54 @@ def gather_events(
     So is what it computed, if it is a core.
     """
     threads = [_ops_of(line) for line in lines]
-    for thread in threads:
-        _gather_sends(device, thread, windows)
-    if on_core:
-        _gather_work(device, threads, windows)
-    for line in lines:
-        _gather_arrivals(device, line, windows)
-    _gather_exchanges(device, lines, windows, devices, exchanged_bytes)
+    own = shared_core_ns([[event for event, _, _ in thread] for thread in threads])
+    for thread, thread_own in zip(threads, own, strict=True):
+        for (event, name, kind), own_ns in zip(thread, thread_own, strict=True):
+            step = windows.at(event.start_ns)
+            if step is None or kind in RECEIVE_KINDS:
+                continue
+            if kind in SEND_KINDS:
+                step.sends[device, name].append(event.start_ns)
+            elif on_core:
+                work = Work(
+                    device=device,
+                    op=name,
+                    row=kind,
+                    start_ns=event.start_ns,
+                    end_ns=event.end_ns,
+                    own_ns=own_ns,
+                )
+                step.work.append(work)
+    joined_ns: defaultdict[str, list[int]] = defaultdict(list)
+    done_ns: defaultdict[str, list[int]] = defaultdict(list)
+    for event in (event for line in lines for event in line.events):
+        kind, node = (str(event.stats.get(stat)) for stat in ("kernel_type", "name"))
+        if event.name == JOIN and kind in COLLECTIVE_KINDS:
+            joined_ns[node].append(event.start_ns)
+        elif event.name == ARRIVAL and kind in COLLECTIVE_KINDS:
+            done_ns[node].append(event.start_ns)
+        elif event.name == ARRIVAL and kind in RECEIVE_KINDS:
+            step = windows.at(event.start_ns)
+            if step is not None:
+                step.arrivals[device, node].append(event.start_ns)
+    before = devices[devices.index(device) - 1]
+    for node, starts in joined_ns.items():
+        size_bytes = exchanged_bytes.get(node)
+        for start_ns, end_ns in _exchanges(starts, done_ns[node]):
+            step = windows.at(start_ns)
+            if step is not None:
+                copy = Copy(
+                    source=before,
+                    target=device,
+                    waiting=device,
+                    tensor=node,
+                    row=COLLECTIVE_ROW,
+                    size_bytes=size_bytes,
+                    size_basis=measurements.SizeBasis.SHAPES,
+                    start_ns=start_ns,
+                    end_ns=end_ns,
+                )
+                step.copies.append(copy)
 
 
 def _ops_of(line: xplane.Line) -> list[_OpEvent]:
@@ -511,25 +549,6 @@ def _ops_of(line: xplane.Line) -> list[_OpEvent]:
         for event in line.events
         if (match := OP_EVENT.fullmatch(event.name)) and match.group(2) not in COLLECTIVE_KINDS
     ]
-
-
-def _gather_work(device: str, threads: Sequence[Sequence[_OpEvent]], windows: StepWindows) -> None:
-    own = shared_core_ns([[event for event, _, _ in thread] for thread in threads])
-    for thread, thread_own in zip(threads, own, strict=True):
-        for (event, name, kind), own_ns in zip(thread, thread_own, strict=True):
-            step = windows.at(event.start_ns)
-            if step is None or kind in RECEIVE_KINDS | SEND_KINDS:
-                continue
-            step.work.append(
-                Work(
-                    device=device,
-                    op=name,
-                    row=kind,
-                    start_ns=event.start_ns,
-                    end_ns=event.end_ns,
-                    own_ns=own_ns,
-                )
-            )
 
 
 def shared_core_ns(threads: Sequence[Sequence[xplane.Event]]) -> list[list[int]]:
@@ -562,60 +581,15 @@ def shared_core_ns(threads: Sequence[Sequence[xplane.Event]]) -> list[list[int]]
     return [[round(time_ns) for time_ns in of_thread] for of_thread in own]
 
 
-def _gather_sends(device: str, thread: Iterable[_OpEvent], windows: StepWindows) -> None:
-    for event, name, kind in thread:
-        step = windows.at(event.start_ns) if kind in SEND_KINDS else None
-        if step is not None:
-            step.sends[device, name].append(event.start_ns)
-
-
-def _gather_arrivals(device: str, line: xplane.Line, windows: StepWindows) -> None:
-    for event in line.events:
-        if event.name != ARRIVAL or event.stats.get("kernel_type") not in RECEIVE_KINDS:
-            continue
-        step = windows.at(event.start_ns)
-        if step is not None:
-            step.arrivals[device, str(event.stats.get("name"))].append(event.start_ns)
-
-
-def _gather_exchanges(
-    device: str,
-    lines: Iterable[xplane.Line],
-    windows: StepWindows,
-    devices: Sequence[str],
-    exchanged_bytes: Mapping[str, int | None],
-) -> None:
-    """Put the collectives of a device into their steps: the first join ends first, and so on.
+def _exchanges(joined_ns: Sequence[int], done_ns: Sequence[int]) -> Iterator[schedules.Interval]:
+    """Yield when each run of a collective began and ended: the first to join ends first.
 
     The op's own event lasts longer: its thread goes on to run the ops that waited for it.
     """
-    joined_ns: defaultdict[str, list[int]] = defaultdict(list)
-    done_ns: defaultdict[str, list[int]] = defaultdict(list)
-    for line in lines:
-        for event in line.events:
-            if event.stats.get("kernel_type") in COLLECTIVE_KINDS:
-                moments = {JOIN: joined_ns, ARRIVAL: done_ns}.get(event.name)
-                if moments is not None:
-                    moments[str(event.stats.get("name"))].append(event.start_ns)
-    for name, starts in joined_ns.items():
-        done = sorted(done_ns[name])
-        for start_ns in sorted(starts):
-            step = windows.at(start_ns)
-            # One that was under way when profiling began has ended, but not joined.
-            while done and done[0] < start_ns:
-                done.pop(0)
-            if step is None or not done:
-                continue
-            step.copies.append(
-                Copy(
-                    source=devices[devices.index(device) - 1],
-                    target=device,
-                    waiting=device,
-                    tensor=name,
-                    row=COLLECTIVE_ROW,
-                    size_bytes=exchanged_bytes.get(name),
-                    size_basis=measurements.SizeBasis.SHAPES,
-                    start_ns=start_ns,
-                    end_ns=done.pop(0),
-                )
-            )
+    done = deque(sorted(done_ns))
+    for start_ns in sorted(joined_ns):
+        # One that was under way when profiling began has ended, but not joined.
+        while done and done[0] < start_ns:
+            done.popleft()
+        if done:
+            yield start_ns, done.popleft()

@@ -27,16 +27,16 @@ import numpy as np
 
 from placement_advisor.files.contract import Count, NotNegative, Ns, Text
 from placement_advisor.files.output import scratch_folder
-from placement_advisor.measurement.measurement import Activity
 from placement_advisor.processes.orphan_guard import die_with_parent
 from placement_advisor.profile import copy_names, device_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from placement_advisor.measurement.measurement import Activity
     from placement_advisor.profile.formats import FileFormat
 
     Ints = NDArray[np.int64]
@@ -344,7 +344,7 @@ def totals_of(trace: device_trace.Trace) -> ProfileTotals:
         ),
         by_host=copies_by_host(trace.copied),
         tensors=tensor_totals(trace),
-        activities=_activities(trace),
+        activities=trace.activities,
         waits=trace.waits,
         notes=trace.notes,
     )
@@ -361,27 +361,24 @@ def _device(
         for use, spans in uses.items()
     }
     busy = device_trace.union_of_spans(uses.values())
-    per_step = idle_per_step_ns = None
-    if len(cuts):
-        per_step = {
-            use: TimeTotals(
-                time_ns=_per_step(spans, cuts), exposed_ns=_per_step(exposed[use], cuts)
-            )
+
+    def amounts(
+        length: Callable[[device_trace.Spans], int],
+    ) -> dict[device_trace.DeviceUse, TimeTotals]:
+        return {
+            use: TimeTotals(time_ns=length(spans), exposed_ns=length(exposed[use]))
             for use, spans in uses.items()
         }
-        idle_per_step_ns = int(np.median(np.diff(cuts) - _in_steps(busy, cuts)))
+
+    has_steps = len(cuts) > 0
     return DeviceTotals(
         device=device,
-        total={
-            use: TimeTotals(
-                time_ns=device_trace.spans_length(spans),
-                exposed_ns=device_trace.spans_length(exposed[use]),
-            )
-            for use, spans in uses.items()
-        },
+        total=amounts(device_trace.spans_length),
         idle_ns=span_ns - device_trace.spans_length(busy),
-        per_step=per_step,
-        idle_per_step_ns=idle_per_step_ns,
+        per_step=amounts(lambda spans: _per_step(spans, cuts)) if has_steps else None,
+        idle_per_step_ns=int(np.median(np.diff(cuts) - _in_steps(busy, cuts)))
+        if has_steps
+        else None,
     )
 
 
@@ -417,21 +414,6 @@ def _route(
         if len(cuts)
         else None,
     )
-
-
-def _activities(trace: device_trace.Trace) -> tuple[Activity, ...]:
-    rows = [
-        Activity(
-            name=name,
-            calls=row.calls,
-            total_ns=row.total_ns,
-            min_ns=row.min_ns,
-            max_ns=row.max_ns,
-            is_copy=use not in (device_trace.DeviceUse.COMPUTE, device_trace.DeviceUse.COLLECTIVE),
-        )
-        for (name, use), row in trace.rows.items()
-    ]
-    return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.name)))
 
 
 def _in_steps(disjoint: device_trace.Spans, cuts: Ints) -> Ints:

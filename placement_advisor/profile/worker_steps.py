@@ -19,7 +19,7 @@ from itertools import accumulate, permutations, product
 from operator import itemgetter
 from statistics import median
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import CONTROL_PORT
@@ -28,7 +28,7 @@ from placement_advisor.measurement import measurement as measurements
 from placement_advisor.profile import steps as profile_steps
 from placement_advisor.profile.copy_names import CopyKind
 from placement_advisor.profile.gpu_planes import gather_gpu_work, gpu_streams
-from placement_advisor.profile.xplane import read_planes, set_back, space_file
+from placement_advisor.profile.xplane import space_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,9 +43,11 @@ _REFERENCE = None
 _Constraints = dict[tuple[str | None, str | None], int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedCopy:
-    """Something that got from one host to another, each moment as the clock there read it."""
+class TimedCopy(NamedTuple):
+    """Something that got from one host to another, on the clock that is taken to be the command's.
+
+    Hosts without a clock of their own are None.
+    """
 
     source: str | None
     target: str | None
@@ -55,62 +57,49 @@ class TimedCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostClocks:
-    """Whose clocks profiles were taken by, and what pings told of these.
+    """Whose clocks profiles were taken by, and what is known of these.
 
     ``host_of`` has the hosts of devices. ``ranges`` has how far the clock of each host was ahead of
     the command's while the profile was taken; devices and hosts that are missing have
-    the command's own. ``client`` is the host of the process that asked for the steps, None for the
+    the command's own. ``client`` is the device whose process asked for the steps, empty for the
     command's.
+
+    ``contradiction_ns`` is 0 if offsets within ``ranges`` explain all that was seen. Else it is the
+    least by which every single constraint has to be loosened; the ranges are wider by it.
     """
 
     host_of: Mapping[str, str] = field(default_factory=dict)
     ranges: Mapping[str, ClockRange] = field(default_factory=dict)
-    client: str | None = None
+    client: str = ""
+    contradiction_ns: int = 0
+
+    def host_with_clock(self, device: str) -> str | None:
+        """Return the host of a device if its clock is not the command's, else None."""
+        host = self.host_of.get(device)
+        return host if host in self.ranges else None
 
     def ahead_ns(self, device: str) -> int:
         """Return what the clock of a device is taken to be ahead of the command's."""
-        return self._ahead_ns(self.host_of.get(device))
-
-    @property
-    def client_ahead_ns(self) -> int:
-        """What the clock of the client is taken to be ahead of the command's."""
-        return self._ahead_ns(self.client)
-
-    def _ahead_ns(self, host: str | None) -> int:
-        found = None if host is None else self.ranges.get(host)
-        return 0 if found is None else found.offset_ns
+        host = self.host_with_clock(device)
+        return 0 if host is None else self.ranges[host].offset_ns
 
 
 ONE_CLOCK = HostClocks()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alignment:
-    """The clocks of hosts, and how far what was seen contradicts itself.
-
-    ``contradiction_ns`` is 0 if offsets within ``ranges`` explain everything. Else it is the least
-    by which every single constraint has to be loosened; the ranges are wider by it.
-    """
-
-    ranges: Mapping[str, ClockRange]
-    contradiction_ns: int = 0
-
-
-def align_clocks(ranges: Mapping[str, ClockRange], copies: Iterable[TimedCopy]) -> Alignment:
+def align_clocks(clocks: HostClocks, copies: Iterable[TimedCopy]) -> HostClocks:
     """Narrow what pings told of the clocks of hosts by the copies of a profile.
 
-    Ends of copies that have no range are on the reference's clock. The ranges of pings hold at the
-    middle of the profile; those that are returned hold for all of it.
+    The ranges of pings hold at the middle of the profile; those that are returned hold for all of
+    it.
     """
-    hosts: tuple[str | None, ...] = (_REFERENCE, *ranges)
-    ahead_ns = {host: found.offset_ns for host, found in ranges.items()}
-    seen = [_on_one_clock(copy, ahead_ns) for copy in copies]
+    seen = [*copies]
     moments = [moment for copy in seen for moment in (copy.sent_ns, copy.arrived_ns)] or [0]
     middle_ns = (min(moments) + max(moments)) // 2
     reach_ns = drifted_ns(max(moments) - middle_ns)
-    # From here on an offset is one from the middle of the range of pings.
+    # An offset here is one from the middle of the range of pings.
     limits: _Constraints = {}
-    for host, found in ranges.items():
+    for host, found in clocks.ranges.items():
         limits[_REFERENCE, host] = found.high_ns - found.offset_ns
         limits[host, _REFERENCE] = found.offset_ns - found.low_ns
     for copy in seen:
@@ -120,30 +109,18 @@ def align_clocks(ranges: Mapping[str, ClockRange], copies: Iterable[TimedCopy]) 
         limit_ns = copy.arrived_ns - copy.sent_ns + drifted_ns(away_ns)
         pair = copy.source, copy.target
         limits[pair] = min(limit_ns, limits.get(pair, limit_ns))
+    hosts = (_REFERENCE, *clocks.ranges)
     loosened_ns = _contradiction_ns(hosts, limits)
     paths = _shortest_paths(hosts, limits, loosened_ns)
     assert paths is not None, "loosened constraints agree"
-    return Alignment(
-        ranges={
-            host: ClockRange(
-                low_ns=ahead_ns[host] - paths[host, _REFERENCE],
-                high_ns=ahead_ns[host] + paths[_REFERENCE, host],
-            ).widened(loosened_ns + reach_ns)
-            for host in ranges
-        },
-        contradiction_ns=loosened_ns,
-    )
-
-
-def _on_one_clock(copy: TimedCopy, ahead_ns: Mapping[str, int]) -> TimedCopy:
-    source = copy.source if copy.source in ahead_ns else _REFERENCE
-    target = copy.target if copy.target in ahead_ns else _REFERENCE
-    return TimedCopy(
-        source=source,
-        target=target,
-        sent_ns=copy.sent_ns - (ahead_ns[source] if source else 0),
-        arrived_ns=copy.arrived_ns - (ahead_ns[target] if target else 0),
-    )
+    ranges = {
+        host: ClockRange(
+            low_ns=found.offset_ns - paths[host, _REFERENCE],
+            high_ns=found.offset_ns + paths[_REFERENCE, host],
+        ).widened(loosened_ns + reach_ns)
+        for host, found in clocks.ranges.items()
+    }
+    return replace(clocks, ranges=ranges, contradiction_ns=loosened_ns)
 
 
 def _contradiction_ns(hosts: Sequence[str | None], limits: _Constraints) -> int:
@@ -255,13 +232,12 @@ def read_worker_steps(
         AdvisorError: a file is missing or corrupt, no complete step is left, or none of the
             planned copies was seen.
     """
-    files = _Files(client_file, worker_files, exchanged_bytes, clocks, on_gpus=on_gpus)
+    read = partial(_steps, client_file, worker_files, exchanged_bytes, on_gpus=on_gpus)
     moments = partial(_moments, crossings=crossings, on_gpus=on_gpus)
-    steps, memory = files.steps(clocks.ranges)
-    alignment = Alignment(ranges={})
+    steps, memory = read(clocks)
     if clocks.ranges:
-        alignment = align_clocks(clocks.ranges, _seen_copies(steps, moments, clocks))
-        steps, memory = files.steps(alignment.ranges)
+        clocks = align_clocks(clocks, _seen_copies(steps, moments, clocks))
+        steps, memory = read(clocks)
     for step in steps:
         step.copies.extend(_copies(moments(step)))
     if crossings and not any(step.copies for step in steps):
@@ -275,80 +251,50 @@ def read_worker_steps(
         unseen_copies=_unseen(steps, devices, crossings, exchanged_bytes),
         step_memory_bytes=memory,
         clocks={
-            device: alignment.ranges[host]
-            for device, host in clocks.host_of.items()
-            if host in alignment.ranges and device in devices
+            device: clocks.ranges[host]
+            for device in devices
+            if (host := clocks.host_with_clock(device)) is not None
         },
-        clock_contradiction_ns=alignment.contradiction_ns,
+        clock_contradiction_ns=clocks.contradiction_ns,
     )
 
 
-class _Files:
-    """The profiles of a client and its workers, to be cut into steps on any clocks."""
+def _steps(
+    client_file: Path,
+    worker_files: Mapping[str, Path],
+    exchanged_bytes: Mapping[str, int | None],
+    clocks: HostClocks,
+    *,
+    on_gpus: bool,
+) -> tuple[list[profile_steps.RecordedStep], dict[str, int]]:
+    """Return the steps on the command's clock, and what each device held in one, in bytes.
 
-    def __init__(
-        self,
-        client_file: Path,
-        worker_files: Mapping[str, Path],
-        exchanged_bytes: Mapping[str, int | None],
-        clocks: HostClocks,
-        *,
-        on_gpus: bool,
-    ) -> None:
-        """Read them.
-
-        Raises:
-            AdvisorError: a file is missing or corrupt.
-        """
-        self._on_gpus = on_gpus
-        self._client_file, self._worker_files = client_file, worker_files
-        self._exchanged_bytes, self._clocks = exchanged_bytes, clocks
-        self._client = read_planes(client_file)
-        self._workers = {device: read_planes(path) for device, path in worker_files.items()}
-        self._streams = {
-            device: tuple(gpu_streams(space_file(path), {_ONLY_GPU: device})) if on_gpus else ()
-            for device, path in worker_files.items()
-        }
-
-    def steps(
-        self, ranges: Mapping[str, ClockRange]
-    ) -> tuple[list[profile_steps.RecordedStep], dict[str, int]]:
-        """Return the steps on the command's clock, and what each device held in one, in bytes.
-
-        ``ranges`` has how far the clocks of hosts are ahead of that.
-
-        Raises:
-            AdvisorError: no step is complete.
-        """
-        clocks = replace(self._clocks, ranges=ranges)
-        client = set_back(self._client, clocks.client_ahead_ns)
-        asked = covered = profile_steps.step_windows(client, self._client_file)
-        threads, windows = {}, {}
-        devices = tuple(self._workers)
-        for device, recorded in self._workers.items():
-            planes = set_back(recorded, clocks.ahead_ns(device))
-            own = asked.marked_by(planes, self._worker_files[device]).covered_by(planes)
-            windows[device] = own
-            covered = covered.shared_with(own)
-            threads[device] = tuple(profile_steps.host_lines(planes))
-            profile_steps.gather_events(
-                device,
-                threads[device],
-                own,
-                devices,
-                self._exchanged_bytes,
-                on_core=not self._on_gpus,
-            )
-            for _, stream in self._streams[device]:
-                gather_gpu_work(device, stream, own, ahead_ns=clocks.ahead_ns(device))
-        steps = covered.with_work(self._client_file)
-        if self._on_gpus:
-            return steps, {}
-        memory = {
-            device: measured_memory(lines, windows[device].shared_with(covered))
-            for device, lines in threads.items()
-        }
-        return steps, {device: round(median(held)) for device, held in memory.items() if held}
+    Raises:
+        AdvisorError: a file is missing or corrupt, or no step is complete.
+    """
+    client = space_file(client_file, clocks.ahead_ns(clocks.client))
+    asked = covered = profile_steps.step_windows(client)
+    threads, windows = {}, {}
+    devices = tuple(worker_files)
+    for device, path in worker_files.items():
+        file = space_file(path, clocks.ahead_ns(device))
+        threads[device] = lines = profile_steps.host_lines(file)
+        windows[device] = own = asked.marked_by(lines, path).covered_by(file.planes)
+        covered = covered.shared_with(own)
+        profile_steps.gather_events(
+            device, lines, own, devices, exchanged_bytes, on_core=not on_gpus
+        )
+        if on_gpus:
+            for _, stream in gpu_streams(file, {_ONLY_GPU: device}):
+                gather_gpu_work(device, stream, own)
+    steps = covered.with_work(client_file)
+    if on_gpus:
+        return steps, {}
+    memory = {
+        device: measured_memory(lines, windows[device].shared_with(covered))
+        for device, lines in threads.items()
+    }
+    return steps, {device: round(median(held)) for device, held in memory.items() if held}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -413,26 +359,18 @@ def _seen_copies(
     moments_in: Callable[[profile_steps.RecordedStep], Iterable[_Moments]],
     clocks: HostClocks,
 ) -> Iterator[TimedCopy]:
-    """Yield what got from host to host, as clocks read it that pings were taken of.
+    """Yield what got from host to host, as the clocks have it that the steps were read by.
 
     A tensor whose sends are not all in the profile says nothing: which arrival belongs to which?
     A collective ends on no device before it has begun on all.
     """
-
-    def seen(source: str, sent_ns: int, target: str, arrived_ns: int) -> TimedCopy:
-        return TimedCopy(
-            source=clocks.host_of.get(source),
-            target=clocks.host_of.get(target),
-            sent_ns=sent_ns + clocks.ahead_ns(source),
-            arrived_ns=arrived_ns + clocks.ahead_ns(target),
-        )
-
+    clock = clocks.host_with_clock
     for step in steps:
         for moments in moments_in(step):
-            ends = moments.crossing.source, moments.crossing.target
+            source, target = moments.crossing.source, moments.crossing.target
             complete = (starts for starts in moments.starts if len(starts) == len(moments.arrivals))
             for sent_ns, arrived_ns in zip(next(complete, ()), moments.arrivals, strict=False):
-                yield seen(ends[0], sent_ns, ends[1], arrived_ns)
+                yield TimedCopy(clock(source), clock(target), sent_ns, arrived_ns)
         joined: defaultdict[str, defaultdict[str, list[profile_steps.Copy]]] = defaultdict(
             lambda: defaultdict(list)
         )
@@ -444,7 +382,7 @@ def _seen_copies(
                 continue
             for source, target in permutations(of_devices, 2):
                 for sent, done in zip(of_devices[source], of_devices[target], strict=True):
-                    yield seen(source, sent.start_ns, target, done.end_ns)
+                    yield TimedCopy(clock(source), clock(target), sent.start_ns, done.end_ns)
 
 
 def _unseen(

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.profile.xplane_schema import PROFILE_START, TASK_PLANE, new_space
+from placement_advisor.profile import xplane_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from placement_advisor.profile.xplane_schema import StatValue
     from placement_advisor.profile.xspace_columns import SpaceFile, StoredLine, StoredPlane
 
-
-PROFILE_STOP = "profile_stop_time"
-_MOMENTS = frozenset({PROFILE_START, PROFILE_STOP})
 
 _PS_PER_NS = 1_000
 _INT64_MAX = 2**63 - 1
@@ -60,43 +57,8 @@ class Plane:
     stats: Mapping[str, StatValue] = field(default_factory=dict)
 
 
-def read_planes(path: Path) -> tuple[Plane, ...]:
-    """Read an XSpace file, with stats that refer to a string resolved to it.
-
-    Raises:
-        AdvisorError: the file cannot be read, is corrupt, or holds no plane.
-    """
-    file = space_file(path)
-    return tuple(plane_as_objects(file, plane) for plane in file.planes)
-
-
-def set_back(planes: tuple[Plane, ...], by_ns: int) -> tuple[Plane, ...]:
-    """Return planes as a clock would have them that is behind the one that they were taken by."""
-    if not by_ns:
-        return planes
-    return tuple(
-        replace(
-            plane,
-            lines=tuple(
-                replace(
-                    line,
-                    events=tuple(
-                        replace(event, start_ns=event.start_ns - by_ns) for event in line.events
-                    ),
-                )
-                for line in plane.lines
-            ),
-            stats={
-                name: value - by_ns if name in _MOMENTS and isinstance(value, int) else value
-                for name, value in plane.stats.items()
-            },
-        )
-        for plane in planes
-    )
-
-
-def space_file(path: Path) -> SpaceFile:
-    """Return an XSpace file, none of its events read yet.
+def space_file(path: Path, ahead_ns: int = 0) -> SpaceFile:
+    """Return an XSpace file, none of its events read yet; ``ahead_ns`` is that of `SpaceFile`.
 
     Raises:
         AdvisorError: the file cannot be read, is corrupt, or holds no plane.
@@ -104,18 +66,18 @@ def space_file(path: Path) -> SpaceFile:
     # numba comes with it, which takes a second that a usage error need not wait for.
     from placement_advisor.profile.xspace_columns import SpaceFile
 
-    return SpaceFile(path)
+    return SpaceFile(path, ahead_ns)
 
 
 def write_planes(path: Path, planes: Iterable[Plane]) -> None:
-    """Write planes so that `read_planes` returns them again.
+    """Write planes so that a `SpaceFile` has them again.
 
     Where a plane "Task Environment" says when profiling began, times are written relative to
     that, as the profiler does.
     """
     planes = tuple(planes)
-    base_ns = profile_start_ns(planes)
-    space = new_space()
+    base_ns = xplane_schema.profile_start_ns(planes)
+    space = xplane_schema.new_space()
     for number, plane in enumerate(planes):
         _write_plane(space.planes.add(), number, plane, base_ns)
     path.write_bytes(space.SerializeToString(deterministic=True))
@@ -126,48 +88,38 @@ def copy_counted_from(
 ) -> None:
     """Copy an XSpace file with times that count from ``start_ns``, by the plane "Task Environment".
 
-    ``ahead_ns`` is how far the clock that they were taken by is ahead; see `set_back`. Planes get
-    one ``more`` line by their name, whose times are of that clock.
+    ``ahead_ns`` is how far the clock that they were taken by is ahead. Planes get one ``more`` line
+    by their name.
 
     Raises:
         AdvisorError: the file cannot be read, is corrupt, or holds no plane.
     """
-    began_ns = profile_start_ns(space_file(source).planes)
-    space = new_space()
+    began_ns = xplane_schema.profile_start_ns(space_file(source).planes)
+    space = xplane_schema.new_space()
     space.ParseFromString(source.read_bytes())
     for plane in space.planes:
-        if plane.name in more:
-            free = max((line.id for line in plane.lines), default=0) + 1
-            _write_lines(plane, [replace(more[plane.name], id=free)], began_ns)
         for line in plane.lines:
             line.timestamp_ns += began_ns - ahead_ns - start_ns
-        if plane.name == TASK_PLANE:
+        if plane.name in more:
+            free = max((line.id for line in plane.lines), default=0) + 1
+            _write_lines(plane, [replace(more[plane.name], id=free)], start_ns)
+        if plane.name == xplane_schema.TASK_PLANE:
             names = {key: each.name for key, each in plane.stat_metadata.items()}
             for stat in plane.stats:
-                if names.get(stat.metadata_id) == PROFILE_START:
+                if names.get(stat.metadata_id) == xplane_schema.PROFILE_START:
                     stat.int64_value = start_ns
-                elif names.get(stat.metadata_id) == PROFILE_STOP:
+                elif names.get(stat.metadata_id) == xplane_schema.PROFILE_STOP:
                     stat.int64_value = (stat.uint64_value or stat.int64_value) - ahead_ns
     target.write_bytes(space.SerializeToString(deterministic=True))
 
 
-def profile_start_ns(planes: Iterable[Plane | StoredPlane]) -> int:
-    """Return when profiling began, 0 if times are counted from no such moment."""
-    for plane in planes:
-        start_ns = plane.stats.get(PROFILE_START)
-        if plane.name == TASK_PLANE and isinstance(start_ns, int):
-            return start_ns
-    return 0
-
-
-def plane_as_objects(file: SpaceFile, plane: StoredPlane) -> Plane:
+def lines_of(file: SpaceFile, plane: StoredPlane) -> tuple[Line, ...]:
     """Read all events of a plane of a file.
 
     Raises:
         AdvisorError: a line of it is corrupt.
     """
-    lines = tuple(_line(file, plane, line) for line in plane.lines)
-    return Plane(name=plane.name, lines=lines, stats=plane.stats)
+    return tuple(_line(file, plane, line) for line in plane.lines)
 
 
 def _line(file: SpaceFile, plane: StoredPlane, line: StoredLine) -> Line:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 StatValue = int | float | str | bytes
 
-# The plane that says when profiling began, and the name of that stat.
+# The plane that says when profiling began and ended, and the names of these stats.
 TASK_PLANE = "Task Environment"
-PROFILE_START = "profile_start_time"
+PROFILE_START, PROFILE_STOP = "profile_start_time", "profile_stop_time"
 
 # In a column of numbers, that of an event which has none.
 NO_KEY = -1
@@ -87,6 +87,15 @@ _SCHEMA: Mapping[str, tuple[tuple[str, int, str], ...]] = {
         ("description", 3, "string"),
     ),
 }
+
+
+def profile_start_ns(planes: Iterable[Any]) -> int:
+    """Return when profiling began, by planes; 0 if times count from no such moment."""
+    for plane in planes:
+        start_ns = plane.stats.get(PROFILE_START)
+        if plane.name == TASK_PLANE and isinstance(start_ns, int):
+            return start_ns
+    return 0
 
 
 def new_space() -> Any:

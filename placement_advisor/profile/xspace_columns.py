@@ -27,9 +27,10 @@ from placement_advisor.profile.device_trace import Spans
 from placement_advisor.profile.xplane_schema import (
     NO_KEY,
     PROFILE_START,
-    TASK_PLANE,
+    PROFILE_STOP,
     StatValue,
     new_plane,
+    profile_start_ns,
 )
 
 if TYPE_CHECKING:
@@ -89,17 +90,14 @@ def next_field(data: Bytes, at: int, end: int) -> tuple[int, int, int, int]:
     if wire == _VARINT:
         value, at = _varint(data, at, end)
         return number, wire, value, at
+    size = -1
     if wire == LENGTH:
         size, at = _varint(data, at, end)
-        if at == CORRUPT or size < 0 or size > end - at:
-            return 0, 0, 0, CORRUPT
-        return number, wire, at, at + size
-    if wire in (_FIXED64, _FIXED32):
+    elif wire in (_FIXED64, _FIXED32):
         size = 8 if wire == _FIXED64 else 4
-        if size > end - at:
-            return 0, 0, 0, CORRUPT
-        return number, wire, at, at + size
-    return 0, 0, 0, CORRUPT
+    if at == CORRUPT or size < 0 or size > end - at:
+        return 0, 0, 0, CORRUPT
+    return number, wire, at, at + size
 
 
 @compiled()
@@ -314,13 +312,15 @@ class SpaceFile:
     a map that something refers to cannot be closed.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, ahead_ns: int = 0) -> None:
         """Map the file into memory and find its planes.
+
+        ``ahead_ns`` is how far the clock that it was taken by is ahead of the one that is wanted.
 
         Raises:
             AdvisorError: the file cannot be read, is corrupt, or holds no plane.
         """
-        self.path = path
+        self.path, self._ahead_ns = path, ahead_ns
         try:
             self._data: Bytes = np.frombuffer(mapped(path), np.uint8)
         except OSError as error:
@@ -329,15 +329,7 @@ class SpaceFile:
         self.planes = tuple(self._planes())
         if not self.planes:
             raise self._corrupt("it holds no plane")
-        self._base_ns = next(
-            (
-                start_ns
-                for plane in self.planes
-                if plane.name == TASK_PLANE
-                and isinstance(start_ns := plane.stats.get(PROFILE_START), int)
-            ),
-            0,
-        )
+        self._base_ns = profile_start_ns(self.planes) or -ahead_ns
 
     @property
     def size_bytes(self) -> int:
@@ -393,7 +385,7 @@ class SpaceFile:
 
     def _line_start_ns(self, line: StoredLine) -> int:
         is_relative = line.start_ns < _FIRST_ABSOLUTE_NS
-        start_ns = line.start_ns + (self._base_ns if is_relative else 0)
+        start_ns = line.start_ns + (self._base_ns if is_relative else -self._ahead_ns)
         if abs(start_ns) > _LAST_NS:
             raise self._corrupt(f"the line {line.name!r} begins at {start_ns} ns")
         return start_ns
@@ -431,10 +423,15 @@ class SpaceFile:
         except DecodeError as error:
             raise self._corrupt(str(error)) from error
         stat_names = {key: metadata.name for key, metadata in message.stat_metadata.items()}
+        stats = message_stats(message.stats, stat_names)
+        for name in (PROFILE_START, PROFILE_STOP):
+            moment_ns = stats.get(name)
+            if isinstance(moment_ns, int):
+                stats[name] = moment_ns - self._ahead_ns
         return StoredPlane(
             name=message.name,
             lines=tuple(lines),
-            stats=message_stats(message.stats, stat_names),
+            stats=stats,
             event_names={key: metadata.name for key, metadata in message.event_metadata.items()},
             stat_names=stat_names,
         )

@@ -111,7 +111,7 @@ class TextFolder:
         """Copy profiles to where TensorBoard looks, all on the command's clock."""
         run = output.profile_run(label, output.MEASURED)
         ahead_ns = {name: files.clocks.ahead_ns(name) for name in files.devices}
-        ahead_ns[CLIENT] = files.clocks.client_ahead_ns
+        ahead_ns[CLIENT] = files.clocks.ahead_ns(files.clocks.client)
         keep_profiles({**files.devices, CLIENT: files.client}, self._folder / run, ahead_ns)
         return run
 

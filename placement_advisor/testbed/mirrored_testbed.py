@@ -152,7 +152,7 @@ class MirroredTestbed:
             return testbeds.ProfileFiles(client=Path(written[0]), devices={})
         devices = [device.name for device in self._testbed.plan.devices]
         files = testbeds.fetched_profiles(site, before, Path(), devices, written)
-        clocks = replace(files.clocks, client=files.clocks.host_of.get(devices[0]))
+        clocks = replace(files.clocks, client=devices[0])
         return replace(files, client=files.devices[devices[0]], clocks=clocks)
 
     def _anew(self) -> CallFailure | None:

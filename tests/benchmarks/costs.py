@@ -33,7 +33,7 @@ from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.processes.children import preload
 from placement_advisor.profile.steps import OP_EVENT, host_lines
-from placement_advisor.profile.xplane import read_planes
+from placement_advisor.profile.xplane import space_file
 from placement_advisor.testbed.benchmark import PROFILED_STEPS, Benchmark, SilentProgress
 
 loop_ops = RemoteModule("loop_ops")
@@ -110,7 +110,7 @@ def profiled(path, profiles):
         matches = [
             OP_EVENT.fullmatch(event.name)
             for file in entry.files.devices.values()
-            for line in host_lines(read_planes(file))
+            for line in host_lines(space_file(file))
             for event in line.events
         ]
     kinds = dict(match.groups() for match in matches if match)

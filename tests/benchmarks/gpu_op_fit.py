@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placement_advisor.cost.gpu.kernel_times import kernel_s
+from placement_advisor.cost.gpu.kernel_times import OPS
 from placement_advisor.machine.gpu_facts import GpuFacts
 
 # Residuals beyond this count linearly: first wide, so that a bad beginning is no dead end.
@@ -107,7 +107,7 @@ class Rows:
 
     def predicted_s(self, constants):
         """Return what the record should say, launches included."""
-        kernels_s = kernel_s(self.op, self.dims, self.gpu, constants, self.bandwidth)
+        kernels_s = OPS[self.op](self.dims, self.gpu, constants, self.bandwidth)
         return kernels_s + constants["record_launch_s"]
 
 

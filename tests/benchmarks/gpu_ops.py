@@ -32,7 +32,7 @@ from placement_advisor.cost.gpu.kernel_times import (
     generation,
     memory_group,
 )
-from placement_advisor.cost.gpu.tiles import SLOT_WATTS
+from placement_advisor.cost.gpu.kernels import SLOT_WATTS
 from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
 from placement_advisor.machine.presets import hardware_figures
 

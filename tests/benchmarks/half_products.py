@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import mean, median
 
-from placement_advisor.cost.gpu.kernel_times import time_in
+from placement_advisor.cost.gpu.kernel_times import kernel_time
 from placement_advisor.graph.op import Arithmetic
 from placement_advisor.machine.gpu_facts import gpu_facts
 
@@ -56,7 +56,7 @@ def main():
         random.Random(0).shuffle(sizes)
         for half, chosen in (("seen", sizes[::2]), ("judged", sizes[1::2])):
             ratios = [
-                time_in(Arithmetic.FLOAT16, "linear", (1, *each), gpu_facts(gpu)).time_ns
+                kernel_time("linear", (1, *each), gpu_facts(gpu), Arithmetic.FLOAT16).time_ns
                 / (measured_ms[each] * NS_PER_MS)
                 for each in chosen
             ]

@@ -21,7 +21,7 @@ from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.processes.children import preload
 from placement_advisor.profile.steps import host_lines, step_windows
 from placement_advisor.profile.worker_steps import measured_memory
-from placement_advisor.profile.xplane import read_planes
+from placement_advisor.profile.xplane import space_file
 from placement_advisor.simulator.schedule import PeakMemory
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.testbed.benchmark import Benchmark, SilentProgress
@@ -101,9 +101,9 @@ def _rows(model, traced, testbed):
             trial.profile(entry)
         if entry.failure is not None:
             raise SystemExit(f"{model}, {placement.label}: {entry.failure.message}")
-        windows = step_windows(read_planes(entry.files.client), entry.files.client)
+        windows = step_windows(space_file(entry.files.client))
         for device, path in entry.files.devices.items():
-            measured = measured_memory(host_lines(read_planes(path)), windows)
+            measured = measured_memory(host_lines(space_file(path)), windows)
             if measured:
                 yield Row(model, placement.label, device, predicted[device], measured)
         testbed.call(runner.discard, placement.label)

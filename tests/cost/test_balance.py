@@ -6,7 +6,7 @@ from placement_advisor.cost.batch import (
     Balance,
     BatchMemory,
     SplitStep,
-    best_by_lines,
+    best_split,
     largest_alone,
     other_batches,
     sizes_to_time,
@@ -48,13 +48,14 @@ def test_a_device_is_timed_at_a_half_and_a_quarter_and_its_slow_tenth_is_left_ou
 def test_the_best_split_makes_both_devices_equally_late_within_their_memory():
     # 2 + n/4 ms against 4 + n/2 ms: 24 samples take 8 ms there, 8 samples 8 ms here.
     devices = [device("a", 2, 0.25), device("b", 4, 0.5)]
-    best = best_by_lines(devices, 32, FREE)
+    lines = [each.line for each in devices]
+    best = best_split(lines, 32, FREE)
     assert best.batches == (24, 8)
     assert best.slowest_ns == pytest.approx(8 * MS, rel=1e-6)
     assert [sum(split.batches) for split in other_batches(devices, 32, FREE)] == [16, 32, 64, 128]
 
     # A device gets no more than its memory holds.
-    best = best_by_lines(devices, 32, (20, None))
+    best = best_split(lines, 32, (20, None))
     assert best.batches == (20, 12)
     assert [sum(s.batches) for s in other_batches(devices, 32, (20, 50))] == [16, 32, 64]
 

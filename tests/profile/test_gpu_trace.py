@@ -1,9 +1,6 @@
 """GPU profiles that are known exactly: every count, byte, tensor and exposed nanosecond."""
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from recorded_profiles import copy, event, gpu, host, kernel, mark, trace_of, write
 
 from placement_advisor.errors import AdvisorError
@@ -15,11 +12,6 @@ from placement_advisor.profile.gpu_planes import read_gpu_steps
 from placement_advisor.profile.read_profile import totals_with_layers, trace_with_sizes
 from placement_advisor.profile.totals import ByHost, RoutePerStep, totals_of
 from placement_advisor.profile.xplane import Line
-from placement_advisor.simulator.schedule import (
-    intervals_length,
-    intervals_length_outside,
-    merged_intervals,
-)
 
 
 def read(path, *planes):
@@ -277,36 +269,6 @@ def test_gpus_of_several_hosts_are_told_apart_and_a_profile_without_devices_says
         trace_of(path)
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["kernel", "P2P", "H2D"]), st.integers(0, 200), st.integers(1, 40)
-        ),
-        min_size=1,
-        max_size=20,
-    )
-)
-def test_time_and_what_is_exposed_agree_with_sums_over_intervals(tmp_path_factory, drawn):
-    events = {"kernel": [], "P2P": [], "H2D": []}
-    for kind, start, size in drawn:
-        events[kind].append((start, start + size))
-    planes = gpu(
-        0,
-        [kernel("a:A", *span) for span in events["kernel"]],
-        [copy("MemcpyP2P", 1, start, end - start, dest=1) for start, end in events["P2P"]],
-        [copy("MemcpyH2D", 1, start, end - start) for start, end in events["H2D"]],
-    )
-    path = tmp_path_factory.mktemp("profile") / "p.xplane.pb"
-    (device, _) = read(path, planes, gpu(1, [])).devices
-    for kind, use in (("P2P", DeviceUse.PEER), ("H2D", DeviceUse.HOST)):
-        assert device.total[use].time_ns == intervals_length(merged_intervals(events[kind]))
-        assert device.total[use].exposed_ns == intervals_length_outside(
-            events[kind], events["kernel"]
-        )
-    everything = merged_intervals(span for spans in events.values() for span in spans)
-    assert device.idle_ns == everything[-1][1] - everything[0][0] - intervals_length(everything)
-
-
 def sent(tensor, start_ns, end_ns, size_bytes, dest=1):
     size = "" if size_bytes is None else f"size:{size_bytes} "
     details = {"memcpy_details": f"{size}dest:{dest}", "edge_name": f"edge_7_{tensor}"}
@@ -343,26 +305,6 @@ def test_copies_on_several_routes_share_what_the_device_waited(tmp_path):
         ("edge_7_b", 20),
     ]
     assert profile.devices[2].total[DeviceUse.PEER].exposed_ns == 60
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_tensors_never_take_more_than_the_device_waited(tmp_path, seed):
-    draw = np.random.default_rng(seed)
-    starts, lengths = draw.integers(0, 300, 12), draw.integers(0, 40, 12)
-    spans = [
-        (int(start), int(start + length)) for start, length in zip(starts, lengths, strict=True)
-    ]
-    copies = [sent(f"t{i % 4}", *span, 8) for i, span in enumerate(spans[:8])]
-    kernels = [kernel("a:A", *span) for span in sorted(spans[8:])]
-    path = write(
-        tmp_path / "p.xplane.pb", gpu(0, sorted(copies, key=lambda e: e.start_ns)), gpu(1, kernels)
-    )
-    profile = totals_of(trace_of(path))
-    waited_ns = profile.devices[1].total[DeviceUse.PEER].exposed_ns
-    shared_ns = sum(tensor.exposed_ns for tensor in profile.tensors)
-    # Each of the four is rounded down.
-    assert waited_ns - 4 <= shared_ns <= waited_ns
-    assert all(tensor.exposed_ns <= tensor.time_ns for tensor in profile.tensors)
 
 
 def test_a_size_that_the_profile_does_not_give_is_the_graphs(tmp_path):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_advisor.measurement.measurement import SizeBasis
-from placement_advisor.profile.steps import Copy, RecordedStep, StepWindows, Work, summarise
+from placement_advisor.profile.steps import Copy, RecordedStep, Work, summarise, windows_of
 from placement_advisor.profile.worker_steps import measured_memory
 from placement_advisor.profile.xplane import Event, Line
 
@@ -112,5 +112,4 @@ ONE_STEP = [(0, 99)]
 )
 def test_a_step_holds_at_most_what_it_took_and_had_not_given_back(threads, steps, peaks):
     lines = [Line(name="1", events=tuple(change(*each) for each in thread)) for thread in threads]
-    windows = StepWindows([RecordedStep(start_ns=start, end_ns=end) for start, end in steps])
-    assert measured_memory(lines, windows) == peaks
+    assert measured_memory(lines, windows_of(steps)) == peaks

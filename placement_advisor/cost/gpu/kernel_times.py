@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import StrEnum
 from functools import cache, lru_cache, partial
 from importlib import resources
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from placement_advisor.cost.gpu import kernels, tiles
+from placement_advisor.cost.gpu import kernels
 from placement_advisor.cost.table import CostBasis, OpCost
 from placement_advisor.graph.op import MATRIX_FAMILIES, PASS_ROLES, Arithmetic, KernelFamily, Role
 from placement_advisor.graph.op_graph import OpGraph
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from placement_advisor.machine.gpu_facts import GpuFacts
 
     Constants: TypeAlias = Mapping[str, Any]
-    Rule: TypeAlias = Callable[[tiles.Figures, GpuFacts, Constants, float], tiles.Figures]
+    Rule: TypeAlias = Callable[[kernels.Figures, GpuFacts, Constants, float], kernels.Figures]
 
     from placement_advisor.graph.op import Kernel, Op
     from placement_advisor.machine.devices import Device
@@ -50,37 +50,6 @@ class KernelBasis(StrEnum):
     ASSUMED = "assumed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelTime:
-    """Time of one kernel, without its launch.
-
-    ``within``: the factor that nine in ten such times were within, either way, of kernels of the
-    record that the constants of their basis were not fitted to; None if it has none like it.
-    """
-
-    time_ns: int
-    within: float | None
-    basis: KernelBasis
-
-
-def kernel_time(op: str, dims: tuple[int, ...], gpu: GpuFacts) -> KernelTime:
-    """Return the time of one op of the record, float32, with dimensions as `OPS` has them.
-
-    Raises:
-        KeyError: the record has no such op.
-    """
-    known = shipped_constants()
-    rows = np.array([dims], dtype=np.float64)
-    seconds = kernel_s(op, rows, gpu, constants_for(op, gpu, known), copy_bandwidth(gpu, known))
-    is_known = _is_like_the_record(op, dims)
-    basis = kernel_errors(gpu)[op][0] if is_known else KernelBasis.ASSUMED
-    return KernelTime(
-        time_ns=round(float(seconds[0]) * NS_PER_S),
-        within=known["within"][op][basis] if is_known else None,
-        basis=basis,
-    )
-
-
 def kernel_errors(gpu: GpuFacts) -> dict[str, tuple[KernelBasis, float]]:
     """Return what times of each op rest on, and by how much these missed the record in the mean."""
     known = shipped_constants()
@@ -97,13 +66,6 @@ def reached_bandwidth(gpu: GpuFacts) -> float:
     That is no less than on a GPU that this one matches in every figure.
     """
     return max(copy_bandwidth(each, shipped_constants()) for each in gpus_matched_by(gpu))
-
-
-def kernel_s(
-    op: str, dims: tiles.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
-) -> tiles.Figures:
-    """Return the seconds of kernels of one op, one a row of ``dims``; bandwidth in bytes/s."""
-    return OPS[op](dims, gpu, constants, bandwidth)
 
 
 def constants_for(op: str, gpu: GpuFacts, known: Mapping[str, Any]) -> Constants:
@@ -141,21 +103,21 @@ def generation(gpu: GpuFacts) -> str:
 
     A K40 was as fast with rows of 4,000 as with those of 2,000, as chips since Volta are (`clock`).
     """
-    return BEFORE_VOLTA if tiles.MAXWELL <= gpu.capability < kernels.VOLTA else SINCE_VOLTA
+    return BEFORE_VOLTA if kernels.MAXWELL <= gpu.capability < kernels.VOLTA else SINCE_VOLTA
 
 
 def _products(
-    has_weights: bool, dims: tiles.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
-) -> tiles.Figures:
+    has_weights: bool, dims: kernels.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
+) -> kernels.Figures:
     """Time `[m, k] @ [k, n]`, of (count, m, k, n)."""
     count, m, k, n = dims.T
     parts = {
-        "tiling": tiles.Tiling(**constants["tiling"]),
-        "clock": tiles.Clock(**constants["clock"]),
+        "tiling": kernels.Tiling(**constants["tiling"]),
+        "clock": kernels.Clock(**constants["clock"]),
     }
     return kernels.product_s(
-        tiles.Products(m=m, n=n, k=k, count=count),
-        tiles.with_fed_cores(gpu),
+        kernels.Products(m=m, n=n, k=k, count=count),
+        kernels.with_fed_cores(gpu),
         kernels.ProductConstants(**{**constants, **parts}),
         bandwidth,
         has_weights=has_weights,
@@ -163,27 +125,27 @@ def _products(
 
 
 def _convolution(
-    dims: tiles.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
-) -> tiles.Figures:
+    dims: kernels.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
+) -> kernels.Figures:
     """Time a forward convolution, of dimensions as `_convolutions` takes them."""
     parts = _convolution_constants(constants)
-    return kernels.convolution_s(_convolutions(dims), tiles.with_fed_cores(gpu), parts, bandwidth)
+    return kernels.convolution_s(_convolutions(dims), kernels.with_fed_cores(gpu), parts, bandwidth)
 
 
 def direct_convolution(
-    dims: tiles.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
-) -> tiles.Figures:
+    dims: kernels.Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
+) -> kernels.Figures:
     """Return the seconds of convolutions by the direct algorithm, with constants of `conv`."""
     return kernels.direct_s(_convolutions(dims), gpu, _convolution_constants(constants), bandwidth)
 
 
 def _convolution_constants(constants: Constants) -> kernels.ConvolutionConstants:
-    tilings = {name: tiles.Tiling(**constants[name]) for name in ("direct", "f2", "f4")}
-    parts = {**tilings, "clock": tiles.Clock(**constants["clock"])}
+    tilings = {name: kernels.Tiling(**constants[name]) for name in ("direct", "f2", "f4")}
+    parts = {**tilings, "clock": kernels.Clock(**constants["clock"])}
     return kernels.ConvolutionConstants(**{**constants, **parts})
 
 
-def _convolutions(dims: tiles.Figures) -> kernels.Convolutions:
+def _convolutions(dims: kernels.Figures) -> kernels.Convolutions:
     """Return convolutions of the ten dimensions that `Convolutions` names.
 
     Or of the seven that the record has of square ones: batch, inputs, outputs, then along one axis
@@ -199,14 +161,14 @@ def _convolutions(dims: tiles.Figures) -> kernels.Convolutions:
 
 
 def _elementwise(
-    inputs: int, dims: tiles.Figures, gpu: GpuFacts, constants: Constants, _: float
-) -> tiles.Figures:
+    inputs: int, dims: kernels.Figures, gpu: GpuFacts, constants: Constants, _: float
+) -> kernels.Figures:
     """Time an elementwise op, of (rows, length)."""
     rows, length = dims.T
-    return kernels.elementwise_s(rows * length, inputs, gpu, kernels.StreamConstants(**constants))
+    return kernels.elementwise_s(rows * length, inputs, gpu, constants["bandwidth_share"])
 
 
-def _by_rows(time_s: Callable[..., tiles.Figures], constants_type: type) -> Rule:
+def _by_rows(time_s: Callable[..., kernels.Figures], constants_type: type) -> Rule:
     """Return what times an op over rows, of (rows, length)."""
     return lambda dims, gpu, constants, bandwidth: time_s(
         *dims.T, gpu, constants_type(**constants), bandwidth
@@ -228,13 +190,6 @@ OPS: Mapping[str, Rule] = {
 }
 
 
-def _is_like_the_record(op: str, dims: tuple[int, ...]) -> bool:
-    """Return whether the record has such kernels: of convolutions, those that Winograd can do."""
-    if op != "conv":
-        return True
-    return bool(_convolutions(np.array([dims])).has_winograd[0])
-
-
 @cache
 def shipped_constants() -> Mapping[str, Any]:
     """Return what the package's file has: constants by chip and op, and how far times are off."""
@@ -254,21 +209,25 @@ AMPERE = 8.0
 _TRANSPOSES = 2
 
 
-def time_in(arithmetic: Arithmetic, op: str, dims: tuple[int, ...], gpu: GpuFacts) -> KernelTime:
-    """Return the time of one op of the record, computed in these numbers.
+def kernel_time(
+    op: str, dims: tuple[int, ...], gpu: GpuFacts, arithmetic: Arithmetic = Arithmetic.FLOAT32
+) -> OpCost:
+    """Return the time of one op of the record, without its launch, computed in these numbers.
+
+    Dimensions are as `OPS` has them. ``within`` is that of kernels of the record that the constants
+    of their basis were not fitted to; None for a kernel of a kind that it does not have.
 
     Raises:
         KeyError: the record has no such op.
     """
     unit_peak = _unit_peak(arithmetic, gpu) if op in ON_UNITS else None
     is_half = arithmetic in HALVES
-    if not is_half and unit_peak is None:
-        return kernel_time(op, dims, gpu)
     seen = _with_halves(gpu) if is_half else gpu
     known = shipped_constants()
     constants, bandwidth = constants_for(op, gpu, known), copy_bandwidth(seen, known)
     rows = np.array([dims], dtype=np.float64)
-    seconds = kernel_s(op, rows, seen, constants, bandwidth)
+    seconds = OPS[op](rows, seen, constants, bandwidth)
+    within: float | None = None
     if unit_peak is not None:
         units = replace(seen, peak_flops_per_s=unit_peak)
         sped_up = _on_units(constants, unit_peak / gpu.peak_flops_per_s)
@@ -276,8 +235,13 @@ def time_in(arithmetic: Arithmetic, op: str, dims: tuple[int, ...], gpu: GpuFact
         if op == "conv" and not is_half:
             on_units += _TRANSPOSES * _convolutions(rows).size_bytes / bandwidth
         seconds = np.minimum(seconds, on_units)
-    return KernelTime(
-        time_ns=round(float(seconds[0]) * NS_PER_S), within=None, basis=KernelBasis.ASSUMED
+    # Of convolutions, the record has those that Winograd can do.
+    elif not is_half and (op != "conv" or _convolutions(rows).has_winograd[0]):
+        within = known["within"][op][kernel_errors(gpu)[op][0]]
+    return OpCost(
+        time_ns=round(float(seconds[0]) * NS_PER_S),
+        basis=CostBasis.KERNEL_ASSUMED if within is None else CostBasis.KERNEL,
+        within=within,
     )
 
 
@@ -291,7 +255,7 @@ def _unit_peak(arithmetic: Arithmetic, gpu: GpuFacts) -> float | None:
 
 def _with_halves(gpu: GpuFacts) -> GpuFacts:
     """Return the GPU as it looks to numbers of two bytes that are counted as four."""
-    more = tiles.FLOAT32_BYTES // 2
+    more = kernels.FLOAT32_BYTES // 2
     return replace(
         gpu,
         memory_bandwidth_bytes_per_s=more * gpu.memory_bandwidth_bytes_per_s,
@@ -325,25 +289,21 @@ STRIDED_BY_INPUT = 1.6
 @lru_cache(maxsize=10_000)
 def kernel_cost(kernel: Kernel, gpu: GpuFacts) -> OpCost:
     """Return the cost of an op that is one kernel, without its launch."""
-    is_gradient = kernel.family in GRADIENTS
     time, *others = (_fastest(kernel, each) for each in gpus_matched_by(gpu))
     least_ns = min(each.time_ns for each in (time, *others))
-    is_assumed = is_gradient or time.basis is KernelBasis.ASSUMED
-    return OpCost(
-        time_ns=least_ns,
-        basis=CostBasis.KERNEL_ASSUMED if is_assumed else CostBasis.KERNEL,
-        within=None if is_assumed else time.within,
-    )
+    if kernel.family in GRADIENTS:
+        return OpCost(time_ns=least_ns, basis=CostBasis.KERNEL_ASSUMED)
+    return replace(time, time_ns=least_ns)
 
 
-def _fastest(kernel: Kernel, gpu: GpuFacts) -> KernelTime:
+def _fastest(kernel: Kernel, gpu: GpuFacts) -> OpCost:
     """Return the time of the fastest of the kernels that libraries have for it."""
     ops = [KernelFamily.CONV if kernel.family in GRADIENTS else kernel.family]
     on_units = _unit_peak(kernel.arithmetic, gpu) is not None
     if kernel.family is KernelFamily.BMM and kernel.dims[0] == 1:
         # Those of single products split k, which those of many do not on A100.
         ops = [KernelFamily.LINEAR, *ops[on_units:]]
-    times = (time_in(kernel.arithmetic, op, kernel.dims, gpu) for op in ops)
+    times = (kernel_time(op, kernel.dims, gpu, kernel.arithmetic) for op in ops)
     time = min(times, key=lambda time: time.time_ns)
     if kernel.family is KernelFamily.CONV_BY_INPUT and kernel.dims[-1] > 1 and not on_units:
         return replace(time, time_ns=round(STRIDED_BY_INPUT * time.time_ns))

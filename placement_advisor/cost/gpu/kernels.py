@@ -1,26 +1,133 @@
-"""Times of GPU kernels: products of matrices, convolutions, and those that only move memory."""
+"""Times of GPU kernels: products of matrices, convolutions, and those that only move memory.
+
+Products are computed in tiles; a power limit may leave a GPU less than its boost clock.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from placement_advisor.cost.gpu.tiles import (
-    FLOAT32_BYTES,
-    Clock,
-    Products,
-    Tiling,
-    at_clock_s,
-    tiled_s,
-)
-
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
-    from placement_advisor.cost.gpu.tiles import Figures
     from placement_advisor.machine.gpu_facts import GpuFacts
+
+    Figures: TypeAlias = NDArray[np.float64]
+
+
+# Into how many parts libraries split k.
+SPLITS = (1, 2, 4, 8, 16)
+FLOAT32_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Products:
+    """Products of [m, k] and [k, n] matrices: for each entry ``count`` equal ones in one kernel."""
+
+    m: Figures
+    n: Figures
+    k: Figures
+    count: Figures
+
+    @property
+    def flops(self) -> Figures:
+        """Two for each multiply-add."""
+        return 2 * self.count * self.m * self.n * self.k
+
+    @property
+    def size_bytes(self) -> Figures:
+        """Bytes of both operands and of the result."""
+        return FLOAT32_BYTES * self.count * (self.m * self.k + self.k * self.n + self.m * self.n)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiling:
+    """The tiles that kernels have, and what they cost.
+
+    ``peak_shares``: by tile, as `128x64` for 128 columns (n) and 64 rows (m), the share of the peak
+    that it reaches in full waves. ``filling_k``: steps along k that starting a tile costs.
+    ``single_tile``: how much longer a multiprocessor takes that has a single tile to work on.
+    ``adding_up_s``: what adding up the parts of a split takes beside its memory traffic.
+    """
+
+    peak_shares: Mapping[str, float]
+    filling_k: float
+    single_tile: float
+    adding_up_s: float
+
+
+def tiled_s(products: Products, gpu: GpuFacts, tiling: Tiling, bandwidth: float) -> Figures:
+    """Return the seconds that the fastest tiles take; ``bandwidth`` is reached, in bytes/s."""
+    tile_n, tile_m, share, split = _choices(tiling.peak_shares)
+    tiles = np.ceil(products.n / tile_n) * np.ceil(products.m / tile_m) * products.count * split
+    tiles_each = np.ceil(tiles / gpu.multiprocessors)
+    steps = np.ceil(products.k / split) + tiling.filling_k
+    step_s = 2 * tile_n * tile_m / (gpu.peak_flops_per_s / gpu.multiprocessors * share)
+    computing_s = tiles_each * steps * step_s * (1 + tiling.single_tile / tiles_each)
+    part_bytes = FLOAT32_BYTES * products.count * products.m * products.n
+    adding_s = tiling.adding_up_s + (split + 1) * part_bytes / bandwidth
+    found: Figures = (computing_s + np.where(split > 1, adding_s, 0)).min(axis=0)
+    return found
+
+
+def _choices(peak_shares: Mapping[str, float]) -> tuple[Figures, Figures, Figures, Figures]:
+    """Return columns, rows, share and split of every choice, one below the other."""
+    rows = [
+        (*map(int, tile.split("x")), share, split)
+        for tile, share in peak_shares.items()
+        for split in SPLITS
+    ]
+    tile_n, tile_m, share, split = np.array(rows, dtype=np.float64).T[:, :, None]
+    return tile_n, tile_m, share, split
+
+
+# What a PCIe slot gives at most. Cards beyond it have a connector of their own, and hundreds of W.
+SLOT_WATTS = 75
+# The record has such cards of 16 and 12 nm. Ada and later are made in 4 nm, and do about three
+# times as much with a watt (82.6e12 flop/s with 450 W on RTX 4090, 14e12 with 250 W on V100).
+# A judgement: no card of that kind is in the record.
+ADA, FLOPS_SINCE_ADA = 8.9, 3
+# The compute capability of the first chip of that generation.
+MAXWELL = 5.0
+K40_PEAK, K40_REACHED, K40_WATTS = 5.04e12, 3.2e12, 235
+# What large products reach on the chips of the record, as their constants have it.
+REACHED_SHARE = 0.88
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """What a card of `SLOT_WATTS` or less sustains: flop/s for each watt.
+
+    Kernels of ``sustained_after_s`` run half of their time at that.
+    """
+
+    sustained_flops_per_joule: float
+    sustained_after_s: float
+
+
+def with_fed_cores(gpu: GpuFacts) -> GpuFacts:
+    """Return the GPU with a peak of which products reach as much as on the chips of the record."""
+    if gpu.capability >= MAXWELL:
+        return gpu
+    by_cores = gpu.peak_flops_per_s * K40_REACHED / K40_PEAK
+    by_power = gpu.power_watts * K40_REACHED / K40_WATTS
+    return replace(gpu, peak_flops_per_s=min(by_cores, by_power) / REACHED_SHARE)
+
+
+def at_clock_s(boosted_s: Figures, gpu: GpuFacts, clock: Clock) -> Figures:
+    """Return the seconds of kernels that would take ``boosted_s`` at the boost clock."""
+    if gpu.power_watts > SLOT_WATTS:
+        return boosted_s
+    gain = FLOPS_SINCE_ADA if gpu.capability >= ADA else 1
+    sustained = clock.sustained_flops_per_joule * gain * gpu.power_watts
+    share = min(1.0, sustained / gpu.peak_flops_per_s)
+    length = boosted_s / clock.sustained_after_s
+    return boosted_s * (1 + length / share) / (1 + length)
 
 
 # The finest tiles of the record; results are padded to them.
@@ -242,13 +349,14 @@ def convolution_s(
 ) -> Figures:
     """Return the seconds of each kernel; ``bandwidth`` is what plain copies reach, in bytes/s."""
     plain = replace(constants.direct, single_tile=PLAIN_SINGLE_TILE)
-    plain_s = _boosted_direct_s(shape, gpu, replace(constants, direct=plain), bandwidth)
+    plain_s = _Algorithms(shape, gpu, replace(constants, direct=plain), bandwidth).direct_s()
+    boosted = _Algorithms(shape, gpu, constants, bandwidth)
     of_algorithms = [
         np.where(shape.taps == 1, plain_s, np.inf),
-        _boosted_direct_s(shape, gpu, constants, bandwidth),
-        _f2_s(shape, gpu, constants, bandwidth),
-        _f4_s(shape, gpu, constants, bandwidth),
-        *(_fft_s(shape, tile, gpu, constants, bandwidth) for tile in FFT_TILES),
+        boosted.direct_s(),
+        np.where(shape.has_winograd, boosted.f2_s(), np.inf),
+        np.where(shape.has_winograd, boosted.f4_s(), np.inf),
+        *(np.where(shape.has_fft(tile), boosted.fft_s(tile), np.inf) for tile in FFT_TILES),
     ]
     return at_clock_s(np.min(of_algorithms, axis=0), gpu, constants.clock)
 
@@ -257,44 +365,8 @@ def direct_s(
     shape: Convolutions, gpu: GpuFacts, constants: ConvolutionConstants, bandwidth: float
 ) -> Figures:
     """Return the seconds of each kernel if it is a direct one."""
-    return at_clock_s(_boosted_direct_s(shape, gpu, constants, bandwidth), gpu, constants.clock)
-
-
-def _boosted_direct_s(
-    shape: Convolutions, gpu: GpuFacts, constants: ConvolutionConstants, bandwidth: float
-) -> Figures:
-    products = shape.direct()
-    computing_s = tiled_s(products, gpu, constants.direct, bandwidth)
-    return _in_one_kernel(shape, products, computing_s, gpu, constants, bandwidth)
-
-
-def _f2_s(
-    shape: Convolutions, gpu: GpuFacts, constants: ConvolutionConstants, bandwidth: float
-) -> Figures:
-    products = shape.winograd(F2_OUTPUTS, F2_PRODUCTS)
-    transformed = FLOAT32_BYTES * shape.inputs * shape.outputs * (WINOGRAD_TAPS + 2 * F2_PRODUCTS)
-    computing_s = (
-        tiled_s(products, gpu, constants.f2, bandwidth)
-        + constants.f2_filter * transformed / bandwidth
-    )
-    time_s = _in_one_kernel(shape, products, computing_s, gpu, constants, bandwidth)
-    return np.where(shape.has_winograd, time_s, np.inf)
-
-
-def _f4_s(
-    shape: Convolutions, gpu: GpuFacts, constants: ConvolutionConstants, bandwidth: float
-) -> Figures:
-    products = shape.winograd(F4_OUTPUTS, F4_PRODUCTS)
-    time_s = _through_memory(shape, products, F4_PRODUCTS, gpu, constants, bandwidth)
-    return np.where(shape.has_winograd, time_s, np.inf)
-
-
-def _fft_s(
-    shape: Convolutions, tile: int, gpu: GpuFacts, constants: ConvolutionConstants, bandwidth: float
-) -> Figures:
-    numbers = COMPLEX * _frequencies(tile)
-    time_s = _through_memory(shape, shape.fft(tile), numbers, gpu, constants, bandwidth)
-    return np.where(shape.has_fft(tile), time_s, np.inf)
+    boosted_s = _Algorithms(shape, gpu, constants, bandwidth).direct_s()
+    return at_clock_s(boosted_s, gpu, constants.clock)
 
 
 def _frequencies(tile: int) -> int:
@@ -302,42 +374,61 @@ def _frequencies(tile: int) -> int:
     return tile * (tile // 2 + 1)
 
 
-def _through_memory(
-    shape: Convolutions,
-    products: Products,
-    numbers: int,
-    gpu: GpuFacts,
-    constants: ConvolutionConstants,
-    bandwidth: float,
-) -> Figures:
-    """Return the time of products between kernels that transform.
+class _Algorithms(NamedTuple):
+    """Seconds of convolutions at the boost clock, by each algorithm."""
 
-    ``numbers`` is how many stand for a tile.
-    """
-    filter_bytes = FLOAT32_BYTES * shape.inputs * shape.outputs * (shape.taps + 2 * numbers)
-    tile_bytes = 2 * FLOAT32_BYTES * numbers * products.n * (shape.inputs + shape.outputs)
-    image_bytes = shape.size_bytes + tile_bytes
-    moved = constants.f4_filter * filter_bytes + constants.f4_images * image_bytes
-    computing_s = np.maximum(
-        tiled_s(products, gpu, constants.f4, bandwidth), products.flops / gpu.peak_flops_per_s
-    )
-    time_s = computing_s + moved / bandwidth + constants.f4_start_s
-    found: Figures = np.maximum(time_s, shape.size_bytes / bandwidth)
-    return found
+    shape: Convolutions
+    gpu: GpuFacts
+    constants: ConvolutionConstants
+    bandwidth: float
 
+    def direct_s(self) -> Figures:
+        return self._in_one_kernel(self.shape.direct(), self.constants.direct, 0)
 
-def _in_one_kernel(
-    shape: Convolutions,
-    products: Products,
-    computing_s: Figures,
-    gpu: GpuFacts,
-    constants: ConvolutionConstants,
-    bandwidth: float,
-) -> Figures:
-    """Return the time of a kernel that reads and writes memory while it computes."""
-    memory_s = shape.size_bytes / bandwidth
-    limit_s = np.maximum(memory_s, products.flops / gpu.peak_flops_per_s)
-    return np.maximum(computing_s + constants.reading * memory_s, limit_s)
+    def f2_s(self) -> Figures:
+        channels = self.shape.inputs * self.shape.outputs
+        transformed = FLOAT32_BYTES * channels * (WINOGRAD_TAPS + 2 * F2_PRODUCTS)
+        products = self.shape.winograd(F2_OUTPUTS, F2_PRODUCTS)
+        return self._in_one_kernel(
+            products, self.constants.f2, self.constants.f2_filter * transformed
+        )
+
+    def f4_s(self) -> Figures:
+        return self._through_memory(self.shape.winograd(F4_OUTPUTS, F4_PRODUCTS), F4_PRODUCTS)
+
+    def fft_s(self, tile: int) -> Figures:
+        return self._through_memory(self.shape.fft(tile), COMPLEX * _frequencies(tile))
+
+    def _through_memory(self, products: Products, numbers: int) -> Figures:
+        """Return the time of products between kernels that transform.
+
+        ``numbers`` is how many stand for a tile.
+        """
+        shape, constants = self.shape, self.constants
+        filter_bytes = FLOAT32_BYTES * shape.inputs * shape.outputs * (shape.taps + 2 * numbers)
+        tile_bytes = 2 * FLOAT32_BYTES * numbers * products.n * (shape.inputs + shape.outputs)
+        image_bytes = shape.size_bytes + tile_bytes
+        moved = constants.f4_filter * filter_bytes + constants.f4_images * image_bytes
+        computing_s = np.maximum(
+            tiled_s(products, self.gpu, constants.f4, self.bandwidth),
+            products.flops / self.gpu.peak_flops_per_s,
+        )
+        time_s = computing_s + moved / self.bandwidth + constants.f4_start_s
+        found: Figures = np.maximum(time_s, shape.size_bytes / self.bandwidth)
+        return found
+
+    def _in_one_kernel(
+        self, products: Products, tiling: Tiling, transformed_bytes: Figures | int
+    ) -> Figures:
+        """Return the time of a kernel that reads and writes memory while it computes."""
+        memory_s = self.shape.size_bytes / self.bandwidth
+        computing_s = (
+            tiled_s(products, self.gpu, tiling, self.bandwidth)
+            + transformed_bytes / self.bandwidth
+            + self.constants.reading * memory_s
+        )
+        limit_s = np.maximum(memory_s, products.flops / self.gpu.peak_flops_per_s)
+        return np.maximum(computing_s, limit_s)
 
 
 # Up to this length, one warp holds a row of softmax in registers; beyond, a block of threads reads
@@ -353,17 +444,6 @@ WARP = 32
 RESIDENT_THREADS = 2048
 # The compute capability of the first chip with units of their own for integers (its whitepaper).
 VOLTA = 7.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamConstants:
-    """The share of the nominal bandwidth that an elementwise kernel draws.
-
-    ``record_launch_s``: what launching took in the record; no part of the kernel's time.
-    """
-
-    bandwidth_share: float
-    record_launch_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -402,12 +482,13 @@ class NormalisationConstants:
     record_launch_s: float
 
 
-def elementwise_s(
-    elements: Figures, inputs: int, gpu: GpuFacts, constants: StreamConstants
-) -> Figures:
-    """Return the seconds of kernels that read so many tensors and write one."""
+def elementwise_s(elements: Figures, inputs: int, gpu: GpuFacts, share: float) -> Figures:
+    """Return the seconds of kernels that read so many tensors and write one.
+
+    They draw a share of the nominal bandwidth.
+    """
     moved = FLOAT32_BYTES * elements * (inputs + 1)
-    return moved / (gpu.memory_bandwidth_bytes_per_s * constants.bandwidth_share)
+    return moved / (gpu.memory_bandwidth_bytes_per_s * share)
 
 
 def softmax_s(

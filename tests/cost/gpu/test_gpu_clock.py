@@ -5,7 +5,7 @@ import pytest
 from gpu_samples import CLOCK, GPU
 
 from placement_advisor.cost.gpu.kernel_times import kernel_time
-from placement_advisor.cost.gpu.tiles import at_clock_s, with_fed_cores
+from placement_advisor.cost.gpu.kernels import at_clock_s, with_fed_cores
 from placement_advisor.machine.gpu_facts import gpu_facts
 
 SLOT = replace(GPU, power_watts=70.0)

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from placement_advisor.cost.gpu.kernel_times import (
     GRADIENTS,
     STRIDED_BY_INPUT,
-    KernelBasis,
     kernel_cost,
     kernel_time,
-    time_in,
 )
+from placement_advisor.cost.table import CostBasis
 from placement_advisor.graph.op import Arithmetic, Kernel, KernelFamily
 from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
 
@@ -25,7 +24,7 @@ ROWS = (4096, 4096)
 
 
 def time(arithmetic, gpu, op="linear", dims=PRODUCT):
-    return time_in(arithmetic, op, dims, gpu_facts(gpu))
+    return kernel_time(op, dims, gpu_facts(gpu), arithmetic)
 
 
 def test_a_gpu_without_units_computes_the_default_in_float32():
@@ -66,7 +65,7 @@ def test_units_are_faster_and_assumed():
         (Arithmetic.BFLOAT16, "H100-SXM5"),
     ):
         found, plain = time(arithmetic, gpu), time(Arithmetic.FLOAT32, gpu)
-        assert (found.basis, found.within) == (KernelBasis.ASSUMED, None)
+        assert (found.basis, found.within) == (CostBasis.KERNEL_ASSUMED, None)
         assert found.time_ns < plain.time_ns / 3
 
 
@@ -92,7 +91,7 @@ def test_kernels_that_move_memory_take_half_as_long_in_halves(op):
     whole = time(Arithmetic.DEFAULT, "A100-40GB-PCIe", op, ROWS)
     half = time(Arithmetic.FLOAT16, "A100-40GB-PCIe", op, ROWS)
     assert half.time_ns == pytest.approx(whole.time_ns / 2, rel=1e-3)
-    assert (whole.basis, half.basis) == (KernelBasis.FITTED, KernelBasis.ASSUMED)
+    assert (whole.basis, half.basis) == (CostBasis.KERNEL, CostBasis.KERNEL_ASSUMED)
 
 
 def test_softmax_in_halves_moves_half_as_much_and_computes_as_much():
@@ -105,19 +104,21 @@ def test_softmax_in_halves_moves_half_as_much_and_computes_as_much():
 @given(
     gpu=st.sampled_from(gpus_with_facts()),
     arithmetic=st.sampled_from(Arithmetic),
+    count=st.integers(1, 64),
     sizes=st.tuples(*[st.integers(1, 9_000)] * 3),
 )
-def test_no_product_beats_the_peak_of_its_units_nor_its_bytes(gpu, arithmetic, sizes):
+def test_no_product_beats_the_peak_of_its_units_nor_its_bytes(gpu, arithmetic, count, sizes):
     m, k, n = sizes
     facts = gpu_facts(gpu)
     is_half = arithmetic in (Arithmetic.FLOAT16, Arithmetic.BFLOAT16)
     peak = max(
         facts.peak_flops_per_s, (facts.half_flops_per_s if is_half else facts.tf32_flops_per_s) or 0
     )
-    time_s = time(arithmetic, gpu, dims=(1, m, k, n)).time_ns / 1e9 + 1e-9
-    moved = (2 if is_half else 4) * (m * k + k * n + m * n)
-    assert time_s >= 2 * m * k * n / peak
-    assert time_s >= moved / facts.memory_bandwidth_bytes_per_s
+    moved = (2 if is_half else 4) * count * (m * k + k * n + m * n)
+    for op in ("linear", "bmm"):
+        time_s = time(arithmetic, gpu, op, (count, m, k, n)).time_ns / 1e9 + 1e-9
+        assert time_s >= 2 * count * m * k * n / peak
+        assert time_s >= moved / facts.memory_bandwidth_bytes_per_s
 
 
 @given(

@@ -8,7 +8,6 @@ from placement_advisor.cost.gpu.kernels import (
     HELD_ROW,
     NormalisationConstants,
     SoftmaxConstants,
-    StreamConstants,
     elementwise_s,
     layer_norm_s,
     softmax_s,
@@ -30,9 +29,8 @@ def normalisation(rows, length):
 
 
 def test_elementwise_kernels_move_inputs_and_result_by_hand():
-    constants = StreamConstants(bandwidth_share=0.8, record_launch_s=0)
-    assert elementwise_s(np.array([1000]), 1, GPU, constants) == pytest.approx(8_000 / 0.8e9)
-    assert elementwise_s(np.array([1000]), 2, GPU, constants) == pytest.approx(12_000 / 0.8e9)
+    assert elementwise_s(np.array([1000]), 1, GPU, 0.8) == pytest.approx(8_000 / 0.8e9)
+    assert elementwise_s(np.array([1000]), 2, GPU, 0.8) == pytest.approx(12_000 / 0.8e9)
 
 
 def test_softmax_copies_its_tensor_and_computes_more_on_long_rows_by_hand():

@@ -8,9 +8,9 @@ from itertools import groupby, pairwise
 import pytest
 from command_runs import wait_until
 from playwright.sync_api import expect
+from recorded_profiles import read_planes
 
 from placement_advisor.files.output import MEASURED, profile_run
-from placement_advisor.profile.xplane import read_planes
 
 RAN = ("single", "towers", "batch")
 KINDS = ("measured", "simulated", "both")

@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from recorded_profiles import read_planes
 from sample_analysis import US, sample, unmeasured
 from simulated_steps import towers
 from tensorboard.compat.proto import event_pb2
 
 from placement_advisor.files.output import profile_run
 from placement_advisor.measurement.measurement import Span
-from placement_advisor.profile.xplane import read_planes
 from placement_advisor.report.tensorboard.logs import (
     planes_side_by_side,
     write_events,
