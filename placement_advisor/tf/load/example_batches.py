@@ -464,8 +464,9 @@ def _bounds(op: Any, place: int, graph: _Graph) -> Iterator[int | None]:
 
 
 def _size(shape: tuple[int | None, ...], axis: int | None) -> int | None:
-    is_known = axis is not None and -len(shape) <= axis < len(shape)
-    return shape[axis] if is_known else None
+    if axis is None or not -len(shape) <= axis < len(shape):
+        return None
+    return shape[axis]
 
 
 def _batch_dims(op: Any) -> int:
