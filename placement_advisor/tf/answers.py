@@ -91,22 +91,17 @@ class LeftOut:
 
     def told(self) -> tuple[str, ...]:
         """Describe each part in words, with the reason or what is done instead."""
-        found = []
-        if self.jit_compile:
-            found.append("jit_compile=True (XLA ignores devices within a step)")
-        if self.run_eagerly:
-            found.append("eager execution (the step is traced as a graph)")
-        if self.steps_per_call != 1:
-            found.append(f"steps_per_execution={self.steps_per_call} (each step is a call)")
-        if self.method is not None:
-            found.append(f"your own {self.method}")
-        if self.summaries:
-            found.append("summaries")
-        if self.devices:
-            found.append("the devices written into the graph")
-        if self.settings:
-            found.append(f"your settings of {', '.join(self.settings)}")
-        return tuple(found)
+        steps = self.steps_per_call
+        parts = {
+            "jit_compile=True (XLA ignores devices within a step)": self.jit_compile,
+            "eager execution (the step is traced as a graph)": self.run_eagerly,
+            f"steps_per_execution={steps} (each step is a call)": steps != 1,
+            f"your own {self.method}": self.method is not None,
+            "summaries": self.summaries,
+            "the devices written into the graph": self.devices,
+            f"your settings of {', '.join(self.settings)}": self.settings,
+        }
+        return tuple(part for part, is_left_out in parts.items() if is_left_out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

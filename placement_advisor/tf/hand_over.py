@@ -23,7 +23,7 @@ import tensorflow as tf
 from placement_advisor.errors import ModelError
 from placement_advisor.tf.answers import PYTHON_CALLS
 from placement_advisor.tf.failures import first_line
-from placement_advisor.tf.place import label_of, live_model_step, live_step
+from placement_advisor.tf.place import label_of, live_step
 from placement_advisor.tf.trace import bundle, tracer
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def hand_over(step: Any, inputs: tuple[Any, ...], mode: str | None, folder: Path
 def _hand_over_model(
     model: Any, inputs: tuple[Any, ...], mode: str | None, folder: Path, name: str
 ) -> Path:
-    live = live_model_step(model, inputs)
+    live = live_step(model, inputs)
     if mode not in (None, live.loaded.mode) or not _is_of_keras_alone(model):
         return _write_step(live, mode, folder, name)
     _make(folder)

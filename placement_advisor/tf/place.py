@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,8 @@ from placement_advisor.errors import BatchSplitError, ModelError, PlacementError
 from placement_advisor.graph.placement import Placement, read_placement
 from placement_advisor.tf import placed_step
 from placement_advisor.tf.load import example_batches, loaded_step
-from placement_advisor.tf.split_step import split_step
+from placement_advisor.tf.load.model_source import ModelSource
+from placement_advisor.tf.split_step import SplitStep, split_step
 from placement_advisor.tf.trace import flat_step
 from placement_advisor.tf.trace.tracer import owned_variables, trace_step
 from placement_advisor.workload import Workload
@@ -37,8 +38,7 @@ from placement_advisor.workload import Workload
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from placement_advisor.tf.split_step import SplitStep
-    from placement_advisor.tf.trace.bundle import State, Table
+    from placement_advisor.tf.trace.bundle import Table
     from placement_advisor.tf.trace.tracer import TracedStep
 
     Groups = Sequence[Sequence[str]]
@@ -110,67 +110,6 @@ def _more_cpus(count: int) -> str:
     )
 
 
-@dataclass(slots=True)
-class _Moving:
-    """A variable with both of its handles; that of the device is made when it first goes there."""
-
-    variable: Any
-    device: str
-    own: Any
-    there: Any | None = None
-
-
-class MovedState:
-    """The variables and tables of a step, moved to the devices of a placement and back."""
-
-    def __init__(
-        self, state: State, device_of: Mapping[str, str], owners: Mapping[int, Any]
-    ) -> None:
-        """Find what has to move; nothing moves yet.
-
-        ``device_of`` gives a TensorFlow device for each name, ``owners`` the `tf.Variable` of a
-        handle by the handle's `id`. What is there already stays as it is.
-
-        Raises:
-            PlacementError: a variable cannot be moved.
-        """
-        self._state, self._device_of = state, device_of
-        self._moving: dict[str, _Moving] = {}
-        self._tables: dict[str, Any] | None = None
-        for name, held in state.variables.items():
-            if _is_on(held.handle, device_of[name]):
-                continue
-            if id(held.handle) not in owners:
-                raise PlacementError(
-                    f"variable {name!r} is on {short_name(held.handle.device)} and cannot move "
-                    f"to {short_name(device_of[name])}: nothing says which object owns it",
-                    hint=f"create it under tf.device({device_of[name]!r})",
-                )
-            self._moving[name] = _Moving(owners[id(held.handle)], device_of[name], held.handle)
-
-    def go(self) -> None:
-        """Put all variables where the placement has them."""
-        for each in self._moving.values():
-            each.there = _carried(each.variable, each.there, each.device)
-
-    def go_back(self) -> None:
-        """Put them where they were."""
-        for each in self._moving.values():
-            _carried(each.variable, each.own, each.own.device)
-
-    def handles(self) -> dict[str, Any]:
-        """Return the handles of variables and tables by name; variables have gone there."""
-        variables = {name: held.handle for name, held in self._state.variables.items()}
-        variables |= {name: each.there for name, each in self._moving.items()}
-        if self._tables is None:
-            self._tables = {
-                name: table.handle if _is_on(table.handle, where) else _copied(table, where)
-                for name, table in self._state.tables.items()
-                for where in [self._device_of[name]]
-            }
-        return variables | self._tables
-
-
 def _carried(variable: Any, handle: Any | None, device: str) -> Any:
     """Have a variable hold its value by another handle, made on the device if there is none.
 
@@ -211,54 +150,6 @@ def _is_on(handle: Any, device: str) -> bool:
     return short_name(handle.device) == short_name(device)
 
 
-def placed_function(
-    placed: Any,
-    inputs: Mapping[str, tf.TensorSpec],
-    outputs: Sequence[str],
-    targets: Iterable[str],
-    handles: Mapping[str, Any],
-) -> Callable[[Sequence[Any]], list[Any]]:
-    """Return what runs a placed GraphDef on a list of inputs, and returns a list of outputs.
-
-    ``handles`` are those of the variables and tables, by the name of the op that stands for them.
-    ``placed`` is changed.
-    """
-    _register_functions(placed)
-    device = {node.name: node.device for node in placed.node}
-    trimmed, read = without_given(placed, {*inputs, *handles})
-    effects: dict[str, list[str]] = {}
-    for target in targets:
-        effects.setdefault(device[target], []).append(target)
-
-    def body(*given: Any) -> list[Any]:
-        graph = ops.get_default_graph()
-        feeds = dict(zip(inputs, given, strict=True))
-        feeds |= {name: graph.capture(handle) for name, handle in handles.items()}
-        tensors = tf.graph_util.import_graph_def(
-            trimmed,
-            input_map={f"{name}:0": tensor for name, tensor in feeds.items() if name in read},
-            return_elements=[name for name in outputs if _op(name) not in feeds],
-            name="",
-        )
-        computed = iter(tensors)
-        for where, names in effects.items():
-            done = [graph.get_operation_by_name(name) for name in names]
-            with tf.device(where), tf.control_dependencies(done):
-                graph.control_outputs.append(tf.no_op())
-        return [feeds[_op(n)] if _op(n) in feeds else next(computed) for n in outputs]
-
-    graph = func_graph.func_graph_from_py_func(
-        "placed_step",
-        body,
-        args=(),
-        kwargs={},
-        signature=tuple(inputs.values()),
-        add_control_dependencies=False,
-    )
-    function = concrete_function.ConcreteFunction.from_func_graph(graph, None, attrs={})
-    return lambda given: function._call_flat(list(given), function.captured_inputs)
-
-
 def without_given(placed: Any, given: Collection[str]) -> tuple[Any, set[str]]:
     """Return a placed GraphDef without the ops that are given, and which of these it reads."""
     trimmed = tf.compat.v1.GraphDef(versions=placed.versions, library=placed.library)
@@ -280,16 +171,6 @@ def _op(tensor: str) -> str:
     return tensor.partition(":")[0]
 
 
-def _register_functions(placed: Any) -> None:
-    """Give the bodies of loops and conditionals to TensorFlow, under names of their own.
-
-    Under their old names it has the bodies as they were traced.
-    """
-    flat_step.suffix_functions(placed, f"_placed_{ops.uid()}")
-    for function in placed.library.function:
-        context.context().add_function_def(function)
-
-
 _PREFIX, _HOST = "/device:", "CPU:0"
 # On a train_step of ours.
 _MARK = "_placed_by_placement_advisor"
@@ -306,29 +187,22 @@ def live_step(step: Any, inputs: tuple[Any, ...]) -> TracedStep:
         ModelError: it cannot be traced, or its inputs do not fit.
     """
     path = Path(getattr(sys.modules["__main__"], "__file__", None) or "<interactive>")
-    if isinstance(step, keras.Model):
-        _give_back(step)
-    return trace_step(path, _loaded(path, step, inputs))
-
-
-def live_model_step(model: Any, inputs: tuple[Any, ...]) -> TracedStep:
-    """Trace a Keras model's step as `live_step` does, and leave the model as it was."""
-    with left_as_it_was(model):
-        return live_step(model, inputs)
+    with _own_train_step(step):
+        return trace_step(path, _loaded(path, step, inputs))
 
 
 @contextmanager
-def left_as_it_was(model: Any) -> Iterator[None]:
-    """Give a Keras model back at the end what tracing its step changes.
-
-    A tracer gives a model that was placed its own step again; the user's training goes on.
-    """
-    train_step = vars(model).get("train_step")
+def _own_train_step(step: Any) -> Iterator[None]:
+    """Give a Keras model that was placed its own train_step meanwhile; its training goes on."""
+    placed = vars(step).get("train_step") if isinstance(step, keras.Model) else None
+    if not hasattr(placed, _MARK):
+        yield
+        return
+    del step.train_step
     try:
         yield
     finally:
-        if train_step is not None:
-            model.train_step = train_step
+        step.train_step = placed
 
 
 def place_user_step(
@@ -340,17 +214,41 @@ def place_user_step(
         AdvisorError: the step cannot be traced, or the placement does not fit it or this process.
     """
     live = live_step(step, inputs)
-    placement, names = fitting(placement, live)
-    real = real_devices(names, devices_here(), devices)
-    specs = dict(zip(live.flat.inputs, tf.nest.flatten(live.loaded.specs), strict=True))
-    run = Runner(live, live.flat, specs, placement.renamed(real))
+    run = Runner(live, live.flat, placed_here(placement, live, devices))
     run.take()
     return taking_over(live, as_users(live, run))
+
+
+def placed_here(
+    placement: Placement | Path, live: TracedStep, devices: Mapping[str, str]
+) -> Placement:
+    """Return a placement of a step by the devices of this process; ``devices`` chooses some.
+
+    Raises:
+        AdvisorError: it does not fit the step, or a device is not here.
+    """
+    placement, names = fitting(placement, live)
+    return placement.renamed(real_devices(names, devices_here(), devices))
+
+
+def divided(step: flat_step.FlatStep | SplitStep, inputs: Sequence[Any]) -> Sequence[Any]:
+    """Return the inputs of a step, which may be split, made of those of the user's own."""
+    return step.divided(inputs) if isinstance(step, SplitStep) else inputs
 
 
 def devices_here() -> list[str]:
     """Return the devices of this process by their short names."""
     return [short_name(device.name) for device in tf.config.list_logical_devices()]
+
+
+@dataclass(slots=True)
+class _Moving:
+    """A variable with both of its handles; that of the device is made when it first goes there."""
+
+    variable: Any
+    device: str
+    own: Any
+    there: Any | None = None
 
 
 class Runner:
@@ -360,23 +258,35 @@ class Runner:
     """
 
     def __init__(
-        self,
-        live: TracedStep,
-        step: flat_step.FlatStep | SplitStep,
-        specs: Mapping[str, Any],
-        placement: Placement,
+        self, live: TracedStep, step: flat_step.FlatStep | SplitStep, placement: Placement
     ) -> None:
-        """Place a step; ``specs`` has its inputs by name. Nothing moves yet.
+        """Place a step. Nothing moves yet; what is there already stays as it is.
 
         Raises:
             PlacementError: a variable cannot be moved.
         """
-        self._step, self._specs = step, specs
+        self._step = step
         self._placed = placed_graph_def(step, placement)
+        self._device_of = {node.name: node.device for node in self._placed.node}
+        self._specs: Mapping[str, Any] = (
+            step.specs
+            if isinstance(step, SplitStep)
+            else dict(zip(step.inputs, tf.nest.flatten(live.loaded.specs), strict=True))
+        )
         graph, model = live.function.graph, live.loaded.model
         owners = {id(variable.handle): variable for variable, _ in owned_variables(graph, model)}
-        device_of = {node.name: node.device for node in self._placed.node}
-        self._state = MovedState(step.state, device_of, owners)
+        self._moving: dict[str, _Moving] = {}
+        for name, held in step.state.variables.items():
+            device = self._device_of[name]
+            if _is_on(held.handle, device):
+                continue
+            if id(held.handle) not in owners:
+                raise PlacementError(
+                    f"variable {name!r} is on {short_name(held.handle.device)} and cannot move "
+                    f"to {short_name(device)}: nothing says which object owns it",
+                    hint=f"create it under tf.device({device!r})",
+                )
+            self._moving[name] = _Moving(owners[id(held.handle)], device, held.handle)
         self._run: Callable[[Sequence[Any]], list[Any]] | None = None
         self._was_remapping = True
 
@@ -385,26 +295,73 @@ class Runner:
 
         TensorFlow's remapper, which fuses ops wherever they were put, is off until they go back.
         """
-        self._state.go()
+        for each in self._moving.values():
+            each.there = _carried(each.variable, each.there, each.device)
         self._was_remapping = _set_remapping(is_on=False)
         if self._run is None:
-            self._run = placed_function(
-                self._placed,
-                self._specs,
-                self._step.outputs,
-                self._step.targets,
-                self._state.handles(),
-            )
+            self._run = self._function(self._handles())
 
     def give_back(self) -> None:
         """Have the variables where they were."""
-        self._state.go_back()
+        for each in self._moving.values():
+            _carried(each.variable, each.own, each.own.device)
         _set_remapping(is_on=self._was_remapping)
 
-    def __call__(self, given: Sequence[Any]) -> list[Any]:
-        """Run the step on a list of inputs, and return a list of outputs."""
+    def _handles(self) -> dict[str, Any]:
+        """Return the handles of variables, which have gone there, and of tables, by name."""
+        state = self._step.state
+        handles = {name: held.handle for name, held in state.variables.items()}
+        handles |= {name: each.there for name, each in self._moving.items()}
+        for name, table in state.tables.items():
+            where = self._device_of[name]
+            is_there = _is_on(table.handle, where)
+            handles[name] = table.handle if is_there else _copied(table, where)
+        return handles
+
+    def _function(self, handles: Mapping[str, Any]) -> Callable[[Sequence[Any]], list[Any]]:
+        """Return what runs the placed graph on a list of inputs, and returns a list of outputs."""
+        # Under their old names TensorFlow has the bodies of loops and conditionals as traced.
+        flat_step.suffix_functions(self._placed, f"_placed_{ops.uid()}")
+        for function in self._placed.library.function:
+            context.context().add_function_def(function)
+        trimmed, read = without_given(self._placed, {*self._specs, *handles})
+        outputs = self._step.outputs
+        effects: dict[str, list[str]] = {}
+        for target in self._step.targets:
+            effects.setdefault(self._device_of[target], []).append(target)
+
+        def body(*given: Any) -> list[Any]:
+            graph = ops.get_default_graph()
+            feeds = dict(zip(self._specs, given, strict=True))
+            feeds |= {name: graph.capture(handle) for name, handle in handles.items()}
+            tensors = tf.graph_util.import_graph_def(
+                trimmed,
+                input_map={f"{name}:0": tensor for name, tensor in feeds.items() if name in read},
+                return_elements=[name for name in outputs if _op(name) not in feeds],
+                name="",
+            )
+            computed = iter(tensors)
+            for where, names in effects.items():
+                done = [graph.get_operation_by_name(name) for name in names]
+                with tf.device(where), tf.control_dependencies(done):
+                    graph.control_outputs.append(tf.no_op())
+            return [feeds[_op(n)] if _op(n) in feeds else next(computed) for n in outputs]
+
+        graph = func_graph.func_graph_from_py_func(
+            "placed_step",
+            body,
+            args=(),
+            kwargs={},
+            signature=tuple(self._specs.values()),
+            add_control_dependencies=False,
+        )
+        function = concrete_function.ConcreteFunction.from_func_graph(graph, None, attrs={})
+        return lambda given: function._call_flat(list(given), function.captured_inputs)
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run the step on the inputs of the user's own, and return a list of outputs."""
         assert self._run is not None, "take comes first"
-        return self._run(given)
+        return self._run(divided(self._step, inputs))
 
 
 def _set_remapping(*, is_on: bool) -> bool:
@@ -441,21 +398,21 @@ def label_of(step: Any) -> str:
 
 def _loaded(path: Path, step: Any, inputs: tuple[Any, ...]) -> loaded_step.LoadedStep:
     """Return the step as the analysis would load it."""
-    label = label_of(step)
+    source, label = ModelSource(path=str(path)), label_of(step)
     if isinstance(step, Workload):
         if inputs:
             raise ModelError("a Workload has its inputs", hint="give it alone")
-        return loaded_step.workload_step(path, step, "the workload", mode=None, batch_size=None)
+        return loaded_step.workload_step(source, step, "the workload")
     found = None
     if inputs:
-        found = example_batches.from_values(path, inputs, "the inputs given to place()", None)
+        found = example_batches.from_values(source, inputs, "the inputs given to place()")
     if isinstance(step, keras.Model):
         # Several tensors in one would be taken for x and y.
         if found is not None and len(inputs) == 1 and not isinstance(inputs[0], tuple):
             found = found.changed(lambda batch: batch[0])
-        return loaded_step.keras_step(path, step, label, found, mode=None, batch_size=None)
+        return loaded_step.keras_step(source, step, label, found)
     check_is_step(step)
-    return loaded_step.function_step(path, step, label, found, mode="train", batch_size=None)
+    return loaded_step.function_step(source, step, label, found, "train")
 
 
 def fitting(placement: Placement | Path, live: TracedStep) -> tuple[Placement, tuple[str, ...]]:
@@ -551,12 +508,6 @@ def take_over(model: Any, step: Any) -> None:
     model.train_function = model.test_function = model.predict_function = None
 
 
-def _give_back(model: Any) -> None:
-    """Give a model that was placed before its own train_step again."""
-    if hasattr(vars(model).get("train_step"), _MARK):
-        del model.train_step
-
-
 _LABEL = "make_parallel"
 _HOST_DEVICE = "CPU:0"
 
@@ -592,8 +543,7 @@ def _when_called(step: Any, split: Callable[[TracedStep], Any]) -> Any:
     made: list[Any] = []
 
     def made_for(inputs: tuple[Any, ...]) -> Any:
-        with left_as_it_was(step) if is_model else nullcontext():
-            return split(live_step(step, inputs))
+        return split(live_step(step, inputs))
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def called(*given: Any) -> Any:
@@ -627,9 +577,7 @@ def _known(given: tuple[Any, ...]) -> tuple[Any, ...]:
             hint="let all batches have one size (drop_remainder=True), or give inputs=..., and "
             "batches of their size",
         )
-    specs: tuple[Any, ...] = tf.nest.map_structure(
-        lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype), tensors
-    )
+    specs: tuple[Any, ...] = tf.nest.map_structure(example_batches.spec_of, tensors)
     return specs
 
 
@@ -640,9 +588,9 @@ def _split(live: TracedStep, **how: Any) -> Any:
         AdvisorError: the batch cannot be split, or the placement does not fit.
     """
     split, placement = split_batch(live, **how)
-    run = Runner(live, split, split.specs, placement)
+    run = Runner(live, split, placement)
     run.take()
-    return as_users(live, lambda given: run(split.divided(given)))
+    return as_users(live, run)
 
 
 def split_batch(

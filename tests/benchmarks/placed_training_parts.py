@@ -188,7 +188,7 @@ def _over_by_hand(run, batches):
     given = placed.inputs(batches[-1])
     placed.take()
     run._is_placed = True
-    by_hand = as_users(live, lambda flat: placed.runner(placed.split.divided(flat)))
+    by_hand = as_users(live, placed.runner)
     arguments = [tuple(given)] if live.loaded.model is not None else given
     ways = {
         "hooked": lambda: type(run).__mro__[1]._run(run, batches[-1:], lambda: None, 0.0),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import runpy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -11,8 +9,8 @@ from unittest.mock import patch
 import keras
 import numpy as np
 import tensorflow as tf
-from live_steps import BATCH, STEPS_BY_NAME, Live, variables_of
-from placed_live import arguments, cpus, own_step, random_placement, watched
+from live_steps import BATCH, STEPS_BY_NAME, Live
+from placed_live import beside, cpus, differences, random_placement
 from tensorflow.python.eager import context
 
 import placement_advisor
@@ -252,31 +250,18 @@ def run_both_ways(
         groups = [[f"CPU:{2 * i}", f"CPU:{2 * i + 1}"] for i in range(len(ratios))]
     cpus(len(ratios) if seed is None else 2 * len(ratios))
     alone, live = LIVE[name](), LIVE[name]()
-    own = own_step(alone)
-    expected = [_numbers(own(*arguments(alone, batch))) for batch in alone.batches[:STEPS]]
     layout = None
     if seed is not None:
         layout = random_placement(live_step(live.step, live.batches[0]).graph, seed)
     step = placement_advisor.make_parallel(
         live.step, groups, ratios, inputs=live.batches[0], placement=layout, variables=variables
     )
-    first, ran_on, _ = watched(lambda: step(*arguments(live, live.batches[0])))
-    rest = [step(*arguments(live, batch)) for batch in live.batches[1:STEPS]]
-    return {
-        "expected": expected,
-        "found": [_numbers(result) for result in (first, *rest)],
-        "differences": [
-            float(np.max(np.abs(one.numpy() - other.numpy())))
-            for one, other in zip(variables_of(alone), variables_of(live), strict=True)
-        ],
-        "moved": max(
-            float(np.max(np.abs(one.numpy() - other.numpy())))
-            for one, other in zip(variables_of(LIVE[name]()), variables_of(live), strict=False)
-        ),
-        "ran on": sorted(
-            {(name.split("/")[0], device) for name, device in ran_on.items() if "replica_" in name}
-        ),
-        "merged on": sorted({ran_on[name] for name in ran_on if "/merged" in name}),
+    found = beside(alone, live, step, _numbers, STEPS)
+    replicas = {(n.split("/")[0], at) for n, at in found["ran on"].items() if "replica_" in n}
+    return found | {
+        "moved": max(differences(LIVE[name](), live, strict=False)),
+        "ran on": sorted(replicas),
+        "merged on": sorted({at for n, at in found["ran on"].items() if "/merged" in n}),
     }
 
 
@@ -309,10 +294,14 @@ def fit_parallel(gives_inputs: bool, weighted: bool) -> dict[str, Any]:
 
 
 def first_calls() -> dict[str, Any]:
-    """Call a function that was given no inputs: twice, at another size, and in a `tf.function`."""
+    """Call a function that was given no inputs: twice, at another size, and in a `tf.function`.
+
+    And one that was, on uneven shares.
+    """
     cpus(2)
     x = np.random.default_rng(6).normal(size=(8, 4)).astype(np.float32)
-    off = []
+    step = placement_advisor.make_parallel(_tower, TWO, [2, 1], inputs=(x,))
+    off = [float(np.max(np.abs(step(x) - _tower(x))))]
     step = placement_advisor.make_parallel(_tower, TWO)
     off += [float(np.max(np.abs(step(x) - _tower(x)))) for _ in range(2)]
     within = tf.function(placement_advisor.make_parallel(_tower, TWO))
@@ -330,36 +319,6 @@ def first_calls() -> dict[str, Any]:
         except placement_advisor.AdvisorError as error:
             refused[what] = str(error)
     return {"off": off, "refused": refused}
-
-
-def fit_with_a_last_batch_that_is_smaller() -> str:
-    """Fit without saying what size batches have."""
-    cpus(2)
-    live = keras_step()
-    placement_advisor.make_parallel(live.step, TWO)
-    x, y = (np.concatenate(parts)[1:] for parts in zip(*live.batches, strict=True))
-    try:
-        live.step.fit(x, y, batch_size=BATCH, verbose=0)
-    except placement_advisor.AdvisorError as error:
-        return str(error)
-    return "no error"
-
-
-def fit_parabola(path: str, steps: int) -> dict[str, Any]:
-    """Run the sample's steps as they are, and split in two."""
-    cpus(2)
-    os.environ["SAMPLE_SIZE"] = "full"
-    found = {}
-    for way in ("own", "parallel"):
-        sample = runpy.run_path(path)
-        step = sample["train_step"]
-        batches = list(sample["dataset"].take(steps))
-        if way == "parallel":
-            step = placement_advisor.make_parallel(step, TWO, inputs=batches[0])
-        for batch in batches:
-            step(*batch)
-        found[way] = sample["weights"].numpy().tolist()
-    return {**found, "steps": len(batches)}
 
 
 def _tower(x: Any) -> Any:
@@ -425,15 +384,6 @@ def _refusal(what: str) -> str:
     except placement_advisor.AdvisorError as error:
         return f"{type(error).__name__}: {error}"
     return "no error"
-
-
-def predictions(ratios: list[float]) -> float:
-    """Return how far predictions of a function that trains nothing are from its own."""
-    cpus(len(ratios))
-    x = np.random.default_rng(6).normal(size=(9, 4)).astype(np.float32)
-    devices = [f"CPU:{i}" for i in range(len(ratios))]
-    step = placement_advisor.make_parallel(_tower, devices, ratios, inputs=(x,))
-    return float(np.max(np.abs(step(x) - _tower(x))))
 
 
 def _numbers(result: Any) -> list[float]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 import tensorflow as tf
-from live_steps import STEPS_BY_NAME, variables_of
+from live_steps import STEPS, STEPS_BY_NAME, variables_of
 from tensorflow.python.eager import context
 from traced_models import at_random
 
@@ -38,33 +38,44 @@ def cpus(count: int) -> None:
     tf.config.set_logical_device_configuration(cpu, logical)
 
 
+def beside(
+    alone: Live, live: Live, step: Any, told: Callable[[Any], Any], count: int = STEPS
+) -> dict[str, Any]:
+    """Run steps as they are, and of their equal by ``step``; return what is told of either."""
+    own = own_step(alone)
+    expected = [told(own(*arguments(alone, batch))) for batch in alone.batches[:count]]
+    first, ran_on, copies = watched(lambda: step(*arguments(live, live.batches[0])))
+    rest = [step(*arguments(live, batch)) for batch in live.batches[1:count]]
+    return {
+        "expected": expected,
+        "found": [told(result) for result in (first, *rest)],
+        "differences": differences(alone, live),
+        "ran on": ran_on,
+        "copies": copies,
+    }
+
+
+def differences(one: Live, other: Live, *, strict: bool = True) -> list[float]:
+    """Return how far each variable is from its equal."""
+    pairs = zip(variables_of(one), variables_of(other), strict=strict)
+    return [float(np.max(np.abs(ours.numpy() - theirs.numpy()))) for ours, theirs in pairs]
+
+
 def run_both_ways(name: str, seed: int | None, folder: str) -> dict[str, Any]:
     """Run the same steps as they are and placed, at random or (no seed) all on the second CPU."""
     cpus(2)
-    alone = STEPS_BY_NAME[name]()
-    own = own_step(alone)
-    expected = [float(_loss(own(*arguments(alone, batch)))) for batch in alone.batches]
-
-    live = STEPS_BY_NAME[name]()
+    alone, live = (STEPS_BY_NAME[name]() for _ in range(2))
     objects = variables_of(live)
-    placement = random_placement(live_step(live.step, live.batches[0]).graph, seed)
+    graph = live_step(live.step, live.batches[0]).graph
+    placement = random_placement(graph, seed)
     path = Path(folder) / "placement.json"
-    placement.save(path, live_step(live.step, live.batches[0]).graph, WORKERS)
+    placement.save(path, graph, WORKERS)
     step = placement_advisor.place(live.step, path, *live.batches[0])
-    first, ran_on, copies = watched(lambda: step(*arguments(live, live.batches[0])))
-    rest = [step(*arguments(live, batch)) for batch in live.batches[1:]]
+    found = beside(alone, live, step, _loss)
     variables = variables_of(live)
-    return {
-        "expected": expected,
-        "losses": [float(_loss(result)) for result in (first, *rest)],
-        "differences": [
-            float(np.max(np.abs(one.numpy() - other.numpy())))
-            for one, other in zip(variables_of(alone), variables, strict=True)
-        ],
+    return found | {
         "same objects": all(a is b for a, b in zip(objects, variables, strict=False)),
         "plan": {op: device.replace("worker", "CPU") for op, device in placement.device_of.items()},
-        "ran on": ran_on,
-        "copies": copies,
         "variables on": sorted({v.device.rpartition("device:")[2] for v in variables}),
         "is tf.function": isinstance(step, tf.types.experimental.PolymorphicFunction),
     }
@@ -96,8 +107,6 @@ def built_again(seed: int, folder: str, parallel: bool) -> dict[str, Any]:
     """Place a model by a file that was written for one built before it, under other names."""
     cpus(4 if parallel else 2)
     first, alone, live = (STEPS_BY_NAME["gan"]() for _ in range(3))
-    own = own_step(alone)
-    expected = [float(_loss(own(*arguments(alone, batch)))) for batch in alone.batches]
     graph = live_step(first.step, first.batches[0]).graph
     path = Path(folder) / "placement.json"
     by_layer = _by_layer(graph, seed)
@@ -114,17 +123,13 @@ def built_again(seed: int, folder: str, parallel: bool) -> dict[str, Any]:
         )
     else:
         step = placement_advisor.place(live.step, path, *live.batches[0])
-    first_loss, ran_on, _ = watched(lambda: step(*arguments(live, live.batches[0])))
-    rest = [step(*arguments(live, batch)) for batch in live.batches[1:]]
     return {
+        **beside(alone, live, step, _loss),
         "same names": set(device_of) == set(placement.device_of),
         # Ops stand in the order in which they were made, whatever they are called.
         "written": [device_of[op.name] for op in graph.placed_ops],
         "read": [placement.device_of[op.name] for op in again.placed_ops],
-        "expected": expected,
-        "losses": [float(_loss(result)) for result in (first_loss, *rest)],
         "plan": {op: at.replace("worker", "CPU") for op, at in placement.device_of.items()},
-        "ran on": ran_on,
     }
 
 
@@ -191,7 +196,7 @@ def place_twice() -> tuple[list[float], ...]:
                 graph = live_step(live.step, live.batches[0]).graph
                 placement = at_random(graph, WORKERS, seeds[i // 10])
                 step = placement_advisor.place(live.step, placement, *live.batches[0])
-            found.append(float(_loss(step(*arguments(live, batch)))))
+            found.append(_loss(step(*arguments(live, batch))))
         losses.append(found)
     return tuple(losses)
 
@@ -206,9 +211,9 @@ def old_function_fails() -> str:
     return _error(lambda: live.step(*live.batches[0]))
 
 
-def refusals(whats: list[str], count: int) -> list[str]:
-    """Return the errors that are raised for placements that do not fit, on so many CPUs."""
-    cpus(count)
+def refusals(whats: list[str]) -> list[str]:
+    """Return the errors that are raised for placements that do not fit."""
+    cpus(2)
     return [_refusal(what) for what in whats]
 
 
@@ -263,7 +268,7 @@ def placed_by_listing(name: str, seed: int) -> dict[str, Any]:
         and op.variable is None
         and not re.fullmatch(r"Identity(_\d+)?", op.name)  # Made on return, after the step.
     }
-    return {"asked": asked, "wanted": wanted, "loss": float(_loss(names["placed_step"](*batch)))}
+    return {"asked": asked, "wanted": wanted, "loss": _loss(names["placed_step"](*batch))}
 
 
 def _executed(listing: str, live: Live) -> dict[str, Any]:
@@ -313,8 +318,8 @@ def arguments(live: Live, batch: tuple[Any, ...]) -> tuple[Any, ...]:
     return (batch,) if isinstance(live.step, keras.Model) else batch
 
 
-def _loss(result: Any) -> Any:
-    return result["loss"]
+def _loss(result: Any) -> float:
+    return float(result["loss"])
 
 
 def watched(call: Callable[[], Any]) -> tuple[Any, dict[str, str], int]:

@@ -96,26 +96,25 @@ def interrupted(script: str, plan: SplitPlan, trial_steps: int) -> dict[str, Any
 
     Those moves are the second ones: the first ones make the split ready.
     """
-    moves = place.MovedState
     pressed = []
 
     def half_way(name: str) -> None:
-        move, count = getattr(moves, name), itertools.count(1)
+        move, count = getattr(place.Runner, name), itertools.count(1)
 
-        def moved(state: Any) -> None:
+        def moved(runner: Any) -> None:
             if next(count) != 2:
-                move(state)
+                move(runner)
                 return
-            whole, state._moving = state._moving, dict(itertools.islice(state._moving.items(), 1))
-            move(state)
-            state._moving = whole
+            whole, runner._moving = runner._moving, dict([*runner._moving.items()][:1])
+            move(runner)
+            runner._moving = whole
             pressed.append(name)
             raise KeyboardInterrupt
 
-        setattr(moves, name, moved)
+        setattr(place.Runner, name, moved)
 
-    half_way("go")
-    half_way("go_back")
+    half_way("take")
+    half_way("give_back")
     return {**trained(script, plan, trial_steps), "pressed": pressed}
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
-import numpy as np
 import tensorflow as tf
 from placed_live import WORKERS, cpus
 from random_models import random_model
@@ -16,7 +15,7 @@ from traced_models import at_random
 
 import placement_advisor
 from placement_advisor.errors import BatchSplitError
-from placement_advisor.measurement.verification import NOISE_MARGIN
+from placement_advisor.measurement.verification import StepResults, rounding, verify
 from placement_advisor.tf.deterministic_graph import rounded
 from placement_advisor.tf.place import live_step
 from placement_advisor.tf.split_step import split_step
@@ -25,8 +24,6 @@ from placement_advisor.tf.trace.tracer import VariableLog
 # So many steps from the same state, on batches of their own where the file has several.
 STEPS = 3
 MAX_MS = 20.0
-# Of the largest change of a variable, where rounding does no more to it.
-TOLERANCE = 1e-3
 
 
 class Made(NamedTuple):
@@ -36,65 +33,43 @@ class Made(NamedTuple):
     batches: list[tuple[Any, ...]]
     variables: list[Any]
 
-    def called(self, step: Any) -> None:
+    def results(self, step: Any) -> StepResults:
         """Run steps, one of the file's own or one of ours in its place."""
+        before = self._values()
         for batch in self.batches:
             if isinstance(self.step, keras.Model):
                 step(batch[0] if len(batch) == 1 else batch)
             else:
                 step(*batch)
+        return StepResults(outputs=(), before=before, state=self._values(), given={})
 
-    def values(self) -> list[Any]:
-        """Return what the variables hold."""
-        return [variable.numpy() for variable in self.variables]
-
-
-class Changes(NamedTuple):
-    """What steps change variables by, alone and from values that differ in the last digit."""
-
-    before: list[Any]
-    after: list[Any]
-    noisy: list[Any]
-
-    def allowed(self) -> list[float]:
-        """Return how far each variable may be from what it is after the steps."""
-        return [
-            max(TOLERANCE * _largest(after - value), NOISE_MARGIN * _largest(noisy - after))
-            for value, after, noisy in zip(*self, strict=True)
-        ]
-
-    def apart(self, found: list[Any]) -> float:
-        """Return how far variables are, the worst, over how far it may be."""
-        worst = 0.0
-        for ours, after, allowed in zip(found, self.after, self.allowed(), strict=True):
-            if apart := _largest(ours - after):
-                worst = max(worst, apart / allowed if allowed else float("inf"))
-        return worst
+    def _values(self) -> dict[str, Any]:
+        return {str(number): variable.numpy() for number, variable in enumerate(self.variables)}
 
 
 def through_all(seed: int, folder: str) -> dict[str, Any]:
     """Place the model of a seed by a file that was written for another build of it, and split it.
 
-    ``place`` and ``make_parallel`` have how far the worst variable is from that of the step alone,
-    over how far it may be; ``refused`` has the reason where the batch cannot be split, ``own`` the
-    ops that compute something of a replica's own.
+    ``place`` and ``make_parallel`` have what is wrong with variables; ``refused`` has the reason
+    where the batch cannot be split, ``own`` the ops that compute something of a replica's own.
     """
     cpus(2)
     path = Path(folder) / "model.py"
     path.write_text(random_model(seed, max_ms=MAX_MS).text, encoding="utf-8")
     first, alone, noisy, placed, parallel = (_made(path) for _ in range(5))
     traced = live_step(first.step, first.batches[0])
-    before = alone.values()
     for variable in noisy.variables:
         variable.assign(rounded({"": variable.numpy()}, seed)[""])
-    for each in (alone, noisy):
-        each.called(_own(each))
-    changes = Changes(before, alone.values(), noisy.values())
+    theirs = alone.results(_own(alone))
+    noise = rounding(noisy.results(_own(noisy)), theirs)
+
+    def wrong(made: Made, step: Any) -> str:
+        return verify(made.results(step), theirs, [noise], STEPS).wrong
 
     file = Path(folder) / "placement.json"
     at_random(traced.graph, WORKERS, seed).save(file, traced.graph, WORKERS)
-    placed.called(placement_advisor.place(placed.step, file, *placed.batches[0]))
-    found: dict[str, Any] = {"place": changes.apart(placed.values())}
+    step = placement_advisor.place(placed.step, file, *placed.batches[0])
+    found: dict[str, Any] = {"place": wrong(placed, step)}
     try:
         size = traced.loaded.batch_size or 0
         found["own"] = split_step(traced, (size // 2, size - size // 2)).own
@@ -103,8 +78,7 @@ def through_all(seed: int, folder: str) -> dict[str, Any]:
         )
     except BatchSplitError as error:
         return found | {"refused": error.message}
-    parallel.called(step)
-    return found | {"make_parallel": changes.apart(parallel.values())}
+    return found | {"make_parallel": wrong(parallel, step)}
 
 
 def _made(path: Path) -> Made:
@@ -137,7 +111,3 @@ def _own(made: Made) -> Any:
     if getattr(step, "compiled", False):
         return tf.function(step.train_step, autograph=False)
     return tf.function(lambda batch: step(batch, training=False), autograph=False)
-
-
-def _largest(values: Any) -> float:
-    return float(np.max(np.abs(values), initial=0.0))

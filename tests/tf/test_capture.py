@@ -495,13 +495,6 @@ def test_a_script_that_ends_before_its_first_step_says_why(capture, text, messag
         capture(text)
 
 
-def test_arguments_of_what_is_no_script_are_refused(child, tmp_path):
-    (tmp_path / "frozen.pb").touch()
-    source = ModelSource(path=str(tmp_path / "frozen.pb"), arguments=("--data", "d"))
-    with pytest.raises(ModelError, match="it is not a script, so it takes no arguments behind --"):
-        child.call(tracer.load_workload, source)
-
-
 @pytest.mark.parametrize(
     ("text", "shapes"),
     [

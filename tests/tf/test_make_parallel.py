@@ -1,7 +1,5 @@
 """`placement_advisor.make_parallel`, on logical CPUs: shares side by side, the same results."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from pairs import pairs
@@ -20,7 +18,6 @@ STEPS = (
     "filled",
     "recurrent",
 )
-PARABOLA = Path(__file__).parents[2] / "sample_models" / "polynomial_fit.py"
 
 
 def computed(child, name, *how):
@@ -71,10 +68,6 @@ def test_variables_may_stand_elsewhere_than_on_the_first_device(child, name, var
     assert merged_on == (["CPU:0", "CPU:1"] if variables == "spread" else ["CPU:0"])
 
 
-def test_a_function_without_training_has_its_outputs_put_together(child):
-    assert child.call(parallel_live.predictions, [2, 1, 1]) <= 1e-6
-
-
 @pytest.mark.parametrize(
     ("gives_inputs", "weighted"), [(True, False), (False, False), (False, True)]
 )
@@ -93,18 +86,6 @@ def test_without_inputs_the_first_call_splits_the_step(child):
     assert "for inputs of shape (8, 4), not (6, 4)" in refused["other size"]
     assert "a tensor of shape (None, 4), whose size is not known" in refused["open size"]
     assert "output 0 ('Max') cannot be put" in refused["cannot be split"]
-
-
-def test_fit_says_what_it_needs_where_the_size_of_batches_is_not_known(child):
-    message = child.call(parallel_live.fit_with_a_last_batch_that_is_smaller)
-    assert "the first call has a tensor of shape (None, 10), whose size is not known" in message
-
-
-def test_the_parabola_is_fitted_as_by_one_device(child):
-    found = child.call(parallel_live.fit_parabola, str(PARABOLA), 1_000)
-    assert found["steps"] == 1_000
-    np.testing.assert_allclose(found["parallel"], found["own"], atol=1e-4)
-    np.testing.assert_allclose(found["parallel"], [5, 0, 3], atol=0.2)
 
 
 REFUSED_ON_TWO = {

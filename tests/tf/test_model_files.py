@@ -99,6 +99,7 @@ REFUSED = [
     ("two_ends.pb", {"outputs": ("second",)}, "unused has an unknown number of dimensions"),
     ("two_ends.pb", {"outputs": ("fist",)}, "no output is called 'fist'"),
     ("frozen.pb", {"outputs": ("sum:1",)}, "no output is called 'sum:1'"),
+    ("frozen.pb", {"arguments": ("--data", "d")}, "it is not a script, so it takes no arguments"),
     ("frozen.pb", {"mode": "train"}, "a frozen graph cannot be trained"),
     ("not_frozen.pb", {}, "not frozen: it holds variables such as 'weights'"),
     ("renamed.pb", {}, "a SavedModel's graph, without its variables"),

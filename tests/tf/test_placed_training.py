@@ -529,7 +529,7 @@ def test_variables_that_were_interrupted_on_their_way_are_all_found_again(train)
         "    print(f'{float(loss):.4g}')\n"
     )
     own, found = train(text), train(text, 1, trial_steps=5, is_interrupted=True, drawn_for=_TAUGHT)
-    assert found["pressed"] == ["go", "go_back"]
+    assert found["pressed"] == ["take", "give_back"]
     assert (found["out"], found["error"]) == (own["out"], None)
 
 

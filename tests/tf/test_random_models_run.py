@@ -53,7 +53,7 @@ SEEDS = (1, 11, 32, 22)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_model_drawn_at_random_is_placed_and_split_and_learns_the_same(child, seed, tmp_path):
     found = child.call(random_live.through_all, seed, str(tmp_path))
-    assert found["place"] <= 1
+    assert found["place"] == ""
     # Where replicas draw numbers or normalize by themselves, they learn something else.
     if not found.get("refused") and not found["own"]:
-        assert found["make_parallel"] <= 1
+        assert found["make_parallel"] == ""

@@ -12,7 +12,6 @@ import signal
 import sys
 import threading
 import time
-import weakref
 from collections import deque
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -30,31 +29,6 @@ from placement_advisor.tf.load.eager_step import EagerLoop, Recording
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
-
-
-_NAMES = (
-    "MirroredStrategy",
-    "MultiWorkerMirroredStrategy",
-    "OneDeviceStrategy",
-    "ParameterServerStrategy",
-    "TPUStrategy",
-    "experimental.CentralStorageStrategy",
-    "experimental.MultiWorkerMirroredStrategy",
-    "experimental.ParameterServerStrategy",
-    "experimental.TPUStrategy",
-)
-
-
-def distribute_strategies() -> Iterator[tuple[Any, str, type]]:
-    """Yield the classes of strategies: their module, their name in it, and themselves."""
-    for path in _NAMES:
-        *folders, name = path.split(".")
-        owner = tf.distribute
-        for folder in folders:
-            owner = getattr(owner, folder)
-        original = getattr(owner, name, None)
-        if original is not None:
-            yield owner, name, original
 
 
 def one_replica_in_place_of(original: type, note: Callable[[], None]) -> type:
@@ -103,8 +77,9 @@ class OneReplica(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
         return (value,)
 
 
-# The class of what `tf.function` returns.
-FUNCTION = type(tf.function(lambda: None))
+# The class of what `tf.function` returns, and what all sessions end in.
+FUNCTION, SESSION = type(tf.function(lambda: None)), tf.compat.v1.Session.__mro__[1]
+_RUN = SESSION.run
 # Different batches show state that changes from step to step; few are enough to keep in memory.
 KEPT_BATCHES = 4
 # Other steps may follow the one that was called again: the five of a critic before the one of its
@@ -198,24 +173,6 @@ class Step:
         return self.calls * sum(rest) / max(1, len(rest))
 
 
-# What a process hooks for good stays so in its copies, in which nothing is seen.
-_CAPTURES: weakref.WeakSet[Capture] = weakref.WeakSet()
-
-
-def _leave() -> None:
-    for capture in tuple(_CAPTURES):
-        capture.leave()
-
-
-os.register_at_fork(after_in_child=_leave)
-
-
-class _Within(threading.local):
-    """Whether a thread is within a step."""
-
-    step = False
-
-
 class Capture:
     """What is seen of a program. ``stop`` is called within the step that is analysed."""
 
@@ -240,13 +197,14 @@ class Capture:
         self._calls_before = 0
         self._infers_s: float | None = None  # When the first other step was.
         self._lock = threading.RLock()
-        self._within = _Within()
+        self._within = threading.local()  # Its `step`: whether a thread is within a step.
         self._is_over = False
         self._undo: list[tuple[Any, str, Any, Any]] = []
         self._fitted: Any | None = None
-        self._run_of_sessions: Any = None
+        self._runs = session_step.Runs()
         self._recording = Recording(self._is_users)
-        _CAPTURES.add(self)
+        # What is hooked here stays so in copies of the process, in which nothing is seen.
+        self._process = os.getpid()
 
     def chosen(self) -> Step | None:
         """Return the step to analyse: that asked for, else the dearest; None if none was seen.
@@ -265,9 +223,9 @@ class Capture:
         Without ``steps`` strategies give way, and nothing else is seen.
         """
         self._is_over = not steps
-        self._hook_strategies(self._put)
+        self._hook_strategies()
         if steps:
-            self._hook_steps(self._put)
+            self._hook_steps()
         try:
             yield
         finally:
@@ -295,25 +253,29 @@ class Capture:
         self._undo.append((owner, name, getattr(owner, name), value))
         setattr(owner, name, value)
 
-    def _hook_steps(self, put: Callable[[Any, str, Any], None]) -> None:
+    def _hook(self, owner: Any, name: str, hook: Callable[..., Any]) -> None:
+        """Have a hook called in place of a function: with that, and with its arguments."""
+        original = getattr(owner, name)
+
+        @functools.wraps(original, updated=())  # TensorFlow would look behind its own decorators.
+        def hooked(*args: Any, **kwargs: Any) -> Any:
+            return hook(original, *args, **kwargs)
+
+        self._put(owner, name, hooked)
+
+    def _hook_steps(self) -> None:
         for make, attribute, step in _KERAS:
-            original = getattr(keras.Model, make)
-            put(keras.Model, make, self._keras_hook(original, attribute, step))
-        put(keras.Model, "fit", self._fit_hook(keras.Model.fit))
-        put(FUNCTION, "__call__", self._function_hook(FUNCTION.__call__))
-        put(tf.GradientTape, "gradient", self._gradient_hook(tf.GradientTape.gradient))
-        session = tf.compat.v1.Session.__mro__[1]  # What all sessions end in.
-        put(session, "run", self._session_hook(session.run))
-        put(session, "close", self._close_hook(session.close))
-        put(session, "__init__", session_step.with_soft_placement(session.__init__))
+            self._hook(keras.Model, make, functools.partial(self._keras_made, attribute, step))
+        self._hook(keras.Model, "fit", self._fit)
+        self._hook(FUNCTION, "__call__", self._function_call)
+        self._hook(tf.GradientTape, "gradient", self._gradient)
+        self._hook(SESSION, "run", self._session_run)
+        self._hook(SESSION, "close", self._session_closed)
+        self._hook(SESSION, "__init__", self._session_made)
         # The package and its attribute are two modules.
         for module in (tf.compat.v1, importlib.import_module("tensorflow.compat.v1")):
             for name in ("disable_v2_behavior", "disable_resource_variables"):
-                put(module, name, session_step.with_resource_variables(getattr(module, name)))
-
-    def leave(self) -> None:
-        """See nothing from here on; what is hooked stays so."""
-        self._is_over = True
+                self._hook(module, name, _disabled)
 
     def unhook(self) -> None:
         """Put back what was hooked."""
@@ -324,31 +286,24 @@ class Capture:
             if getattr(owner, name, None) is ours:  # Else somebody has put their own in its place.
                 setattr(owner, name, before)
 
-    def _keras_hook(self, original: Any, attribute: str, step: str) -> Any:
-        capture = self
+    def _keras_made(
+        self, attribute: str, step: str, original: Any, model: Any, force: bool = False
+    ) -> Any:
+        made = original(model, force=force)
+        inner = getattr(model, attribute)
+        if not getattr(inner, "is_watched", False):
+            key = object()  # A model that is compiled again has another step.
 
-        def make(model: Any, force: bool = False) -> Any:
-            made = original(model, force=force)
-            inner = getattr(model, attribute)
-            if not getattr(inner, "is_watched", False):
-                key = object()  # A model that is compiled again has another step.
+            def watched(given: Any) -> Any:
+                return self._keras_call(key, model, step, inner, given)
 
-                def watched(given: Any) -> Any:
-                    return capture._keras_call(key, model, step, inner, given)
+            watched.is_watched = True  # type: ignore[attr-defined]
+            setattr(model, attribute, watched)  # To be undone, it would have to be kept.
+        return made
 
-                watched.is_watched = True  # type: ignore[attr-defined]
-                setattr(model, attribute, watched)  # To be undone, it would have to be kept.
-            return made
-
-        return make
-
-    def _fit_hook(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def fit(model: Any, x: Any = None, *args: Any, **kwargs: Any) -> Any:
-            self._fitted = x if isinstance(x, tf.data.Dataset) else None
-            return original(model, x, *args, **kwargs)
-
-        return fit
+    def _fit(self, original: Any, model: Any, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+        self._fitted = x if isinstance(x, tf.data.Dataset) else None
+        return original(model, x, *args, **kwargs)
 
     def _keras_call(self, key: object, model: Any, step: str, inner: Any, given: Any) -> Any:
         if self._is_elsewhere():
@@ -375,21 +330,14 @@ class Capture:
         with self._seen(key, first, batches):
             return inner(given)
 
-    def _function_hook(self, original: Any) -> Any:
-        def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-            return self._function_call(original, function, args, kwargs)
-
-        return call
-
-    def _function_call(self, original: Any, function: Any, args: Any, kwargs: Any) -> Any:
+    def _function_call(self, original: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         if self._is_elsewhere() or not tf.executing_eagerly():
             return original(function, *args, **kwargs)
-        try:
-            given, changed = with_batches((args, kwargs))
-        except StopIteration:  # The function says so in its own way.
-            return original(function, *args, **kwargs)
-        if changed is not None:
-            args, kwargs = changed
+        if has_iterator((args, kwargs)):
+            try:
+                args, kwargs = tf.nest.map_structure(_with_batch, (args, kwargs))
+            except StopIteration:  # The function says so in its own way.
+                return original(function, *args, **kwargs)
         known = self.steps.get(id(function))
         step = known or Step(
             call=function_name(function),
@@ -398,59 +346,52 @@ class Capture:
             trains=False,
             where=self._called_from()[1],
         )
-        with self._seen(id(function), lambda: step, [given]):
+        with self._seen(id(function), lambda: step, [(args, kwargs)]):
             returned = original(function, *args, **kwargs)
         if known is None and not tf.config.functions_run_eagerly():
             step.touches = _touches(function, args, kwargs)
             step.trains = step.touches.trains
         return returned
 
-    def _gradient_hook(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._is_elsewhere() or not tf.executing_eagerly():
-                return original(tape, target, sources, *args, **kwargs)
-            loop = self._recording.turned(tape, sources)
-            if loop is not None:
-                step, now_s = self._begun(
-                    id(loop),
-                    lambda: Step(
-                        call="op-by-op loop",
-                        target=loop,
-                        run=None,
-                        trains=True,
-                        where=loop.where,
-                    ),
-                    [()],
+    def _gradient(
+        self, original: Any, tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        if self._is_elsewhere() or not tf.executing_eagerly():
+            return original(tape, target, sources, *args, **kwargs)
+        loop = self._recording.turned(tape, sources)
+        if loop is not None:
+
+            def first() -> Step:
+                return Step(
+                    call="op-by-op loop", target=loop, run=None, trains=True, where=loop.where
                 )
-                self._ended(step, now_s - loop.turn_s)  # The turn that is done.
-            with self._recording.differentiating():
-                return original(tape, target, sources, *args, **kwargs)
 
-        return gradient
+            step, now_s = self._begun(id(loop), first, [()])
+            self._ended(step, now_s - loop.turn_s)  # The turn that is done.
+        with self._recording.differentiating():
+            return original(tape, target, sources, *args, **kwargs)
 
-    def _session_hook(self, original: Any) -> Any:
-        capture = self
-        self._run_of_sessions = original
-        runs = session_step.Runs()
+    def _session_run(
+        self,
+        original: Any,
+        session: Any,
+        fetches: Any,
+        feed_dict: Any = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        if self._is_elsewhere():
+            return original(session, fetches, feed_dict, *args, **kwargs)
 
-        def run(
-            session: Any, fetches: Any, feed_dict: Any = None, *args: Any, **kwargs: Any
-        ) -> Any:
-            if capture._is_elsewhere():
-                return original(session, fetches, feed_dict, *args, **kwargs)
+        def own(fetches: Any = fetches, feeds: Any = feed_dict) -> Any:
+            return original(session, fetches, feeds, *args, **kwargs)
 
-            def own(fetches: Any = fetches, feeds: Any = feed_dict) -> Any:
-                return original(session, fetches, feeds, *args, **kwargs)
-
-            feeds = feed_dict or {}
-            try:
-                key, step = runs.told(session, fetches, feeds)
-            except (TypeError, ValueError, KeyError):  # The session says what is wrong with it.
-                return capture._other_run(session, own)
-            return capture._session_call(key, session, step, fetches, feeds, own)
-
-        return run
+        feeds = feed_dict or {}
+        try:
+            key, step = self._runs.told(session, fetches, feeds)
+        except (TypeError, ValueError, KeyError):  # The session says what is wrong with it.
+            return self._other_run(session, own)
+        return self._session_call(key, session, step, fetches, feeds, own)
 
     def _other_run(self, session: Any, own: Callable[[], Any]) -> Any:
         """Return what a run of a session returns that nobody knows anything of."""
@@ -472,7 +413,7 @@ class Capture:
         def first() -> Step:
             return Step(
                 call="Session.run",
-                target=SessionRun(session, self._run_of_sessions, step),
+                target=SessionRun(session, step),
                 run=None,
                 trains=step.trains,
                 where=self._called_from()[1],
@@ -490,30 +431,45 @@ class Capture:
         finally:
             self._ended(noted, began_s)
 
-    def _close_hook(self, original: Any) -> Any:
-        def close(session: Any) -> None:
-            if not self._is_elsewhere():
-                for step in self.steps.values():
-                    if isinstance(step.target, SessionRun) and step.target.is_of(session):
-                        step.target.read()
-            original(session)
+    def _session_closed(self, original: Any, session: Any) -> None:
+        if not self._is_elsewhere():
+            for step in self.steps.values():
+                if isinstance(step.target, SessionRun) and step.target.session is session:
+                    step.target.read()
+        original(session)
 
-        return close
+    def _session_made(
+        self, original: Any, session: Any, target: Any = "", graph: Any = None, config: Any = None
+    ) -> None:
+        ours = tf.compat.v1.ConfigProto()
+        if config is not None:
+            ours.CopyFrom(config)
+        self._configure(ours)
+        original(session, target, graph, ours)
 
-    def _hook_strategies(self, put: Callable[[Any, str, Any], None]) -> None:
+    def _configure(self, config: Any) -> None:
+        """Have a session take devices that this machine need not have."""
+        config.allow_soft_placement = True
+
+    def _hook_strategies(self) -> None:
         def note(name: str) -> None:
             self.strategies.append((name, self._called_from()[1]))
             self._given_way(name)
 
-        for owner, name, original in distribute_strategies():
-            put(owner, name, one_replica_in_place_of(original, functools.partial(note, name)))
+        base = tf.distribute.Strategy
+        for owner in (tf.distribute, tf.distribute.experimental):
+            for name, kind in [*vars(owner).items()]:
+                if isinstance(kind, type) and issubclass(kind, base) and kind is not base:
+                    noted = functools.partial(note, name)
+                    self._put(owner, name, one_replica_in_place_of(kind, noted))
 
     def _given_way(self, strategy: str) -> None:
         """Do what there is to do where a strategy has given way to one replica."""
 
     def _is_elsewhere(self) -> bool:
         """Whether a call is none of the program's own: within a step, in a copy, or afterwards."""
-        return self._is_over or self._within.step
+        is_within = getattr(self._within, "step", False)
+        return self._is_over or is_within or os.getpid() != self._process
 
     @contextmanager
     def _seen(self, key: Any, make: Callable[[], Step], batches: Sequence[Any]) -> Iterator[None]:
@@ -607,18 +563,24 @@ class Capture:
 class SessionRun:
     """A run of a session, and what variables hold: it is `read` while the session is open."""
 
-    def __init__(self, session: Any, run: Any, step: session_step.Fetched) -> None:
-        self.session, self.run, self.step = session, run, step
-        self.variables: session_step.SessionVariables | None = None
+    def __init__(self, session: Any, step: session_step.Fetched) -> None:
+        self.session, self.step = session, step
+        self.variables: list[session_step.SessionVariable] | None = None
 
-    def is_of(self, session: Any) -> bool:
-        """Whether it is a run of that session."""
-        return self.session is session
+    def run(self, fetches: Any) -> Any:
+        """Return what the session returns, unseen."""
+        return _RUN(self.session, fetches)
 
     def read(self) -> None:
         """Keep what variables hold, unless the session was closed: then that is known."""
         if self.variables is None:
-            self.variables = session_step.session_variables(self.session, self.run, self.step)
+            self.variables = session_step.session_variables(self.run, self.step)
+
+
+def _disabled(disable: Any) -> None:
+    """Switch to TF1, but leave variables of TF2: others cannot be placed anew."""
+    disable()
+    tf.compat.v1.enable_resource_variables()
 
 
 def _stop_started() -> None:
@@ -661,23 +623,13 @@ def taken(iterator: Any, count: int) -> list[Any]:
     return batches
 
 
-def with_batches(given: Any) -> tuple[Any, Any]:
-    """Return arguments with batches in place of iterators, and what is called with them.
+def has_iterator(given: Any) -> bool:
+    """Say whether there are iterators among arguments, of which a function takes the next batch."""
+    return any(isinstance(each, tf.data.Iterator) for each in tf.nest.flatten(given))
 
-    None is returned in place of the second where there is no iterator.
 
-    Raises:
-        StopIteration: an iterator is at its end.
-    """
-    flat = tf.nest.flatten(given)
-    if not any(isinstance(each, tf.data.Iterator) for each in flat):
-        return given, None
-    taken = [next(each) if isinstance(each, tf.data.Iterator) else each for each in flat]
-    again = [
-        Again(batch) if isinstance(each, tf.data.Iterator) else each
-        for each, batch in zip(flat, taken, strict=True)
-    ]
-    return tuple(tf.nest.pack_sequence_as(given, which) for which in (again, again))
+def _with_batch(value: Any) -> Any:
+    return Again(next(value)) if isinstance(value, tf.data.Iterator) else value
 
 
 class Again:

@@ -22,6 +22,7 @@ from placement_advisor.tf.answers import CapturedCall
 from placement_advisor.tf.load import capture as captures
 from placement_advisor.tf.load import model_source, session_step
 from placement_advisor.tf.load.eager_step import EagerLoop, Replay
+from placement_advisor.tf.load.example_batches import spec_of
 from placement_advisor.tf.load.loaded_step import LoadedStep, leading_size, numbered
 from placement_advisor.units import format_share
 
@@ -49,34 +50,24 @@ class Rerun(captures.Capture):
         super().__init__(is_users, stop)
         self._call, self._batch = call, batch
 
-    def _hook_steps(self, put: Callable[[Any, str, Any], None]) -> None:
+    def _hook_steps(self) -> None:
         for name in _METHODS:
-            put(keras.Model, name, self._method_hook(getattr(keras.Model, name)))
-        put(captures.FUNCTION, "__call__", self._function_hook(captures.FUNCTION.__call__))
+            self._hook(keras.Model, name, functools.partial(self._method, f"model.{name}"))
+        self._hook(captures.FUNCTION, "__call__", self._function_call)
 
-    def _method_hook(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def method(model: Any, *args: Any, **kwargs: Any) -> Any:
-            if (where := self._is_there(f"model.{original.__name__}")) is not None:
-                given = self._given()
-                _build(model, given)
-                self._stand_in(model, model.train_step, given, where)
-            return original(model, *args, **kwargs)
+    def _method(self, call: str, original: Any, model: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if (where := self._is_there(call)) is not None:
+            given = self._given()
+            _build(model, given)
+            self._stand_in(model, model.train_step, given, where)
+        return original(model, *args, **kwargs)
 
-        return method
-
-    def _function_hook(self, original: Any) -> Any:
-        rerun = self
-
-        def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-            name = captures.function_name(function)
-            if tf.executing_eagerly() and (where := rerun._is_there(name)) is not None:
-                rerun._stand_in(
-                    function, captures.called(function.python_function), (args, kwargs), where
-                )
-            return original(function, *args, **kwargs)
-
-        return call
+    def _function_call(self, original: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        name = captures.function_name(function)
+        if tf.executing_eagerly() and (where := self._is_there(name)) is not None:
+            run = captures.called(function.python_function)
+            self._stand_in(function, run, (args, kwargs), where)
+        return original(function, *args, **kwargs)
 
     def _is_there(self, call: str) -> SourceLine | None:
         """Return the line of a call if it is the one that was captured."""
@@ -291,14 +282,14 @@ def _loaded(step: captures.Step) -> LoadedStep:
         return _of_loop(step, step.target)
     model = step.target if isinstance(step.target, keras.Model) else None
     batches = [_Batch(batch) for batch in step.batches]
-    last = _usual(batches, lambda batch: batch.shapes)
-    alike = [batch for batch in batches if batch.shapes == last.shapes]
+    usual = _usual([batch.shapes for batch in batches])
+    alike = [batch for batch in batches if batch.shapes == usual]
+    last = alike[-1]
     return LoadedStep(
         name=step.call if model is None else model.name,
         mode="train" if step.trains else "infer",
-        chosen="",
         step=_Around(step.run, last),
-        specs=tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in last.tensors),
+        specs=tuple(map(spec_of, last.tensors)),
         batches=tuple(batch.tensors for batch in alike),
         batch_size=last.size,
         input_names=tuple(_names(step, last, model)),
@@ -308,32 +299,25 @@ def _loaded(step: captures.Step) -> LoadedStep:
     )
 
 
-def _usual(batches: Sequence[T], shapes_of: Callable[[T], Any]) -> T:
-    """Return the last batch of the shapes that most have: the last of all may be a small one."""
-    shapes = [shapes_of(batch) for batch in batches]
-    times = [shapes.count(each) for each in shapes]
-    return max(zip(times, range(len(batches)), batches, strict=True), key=lambda each: each[:2])[2]
+def _usual(kinds: list[T]) -> T:
+    """Return what most batches are: the last one may be a small one."""
+    return max(reversed(kinds), key=kinds.count)
 
 
 def _of_session(step: captures.Step, target: captures.SessionRun) -> LoadedStep:
-    assert target.variables is not None
+    assert target.variables is not None, "they were read"
     inputs = target.step.inputs
-    given = [target.step.batch(*each) for each in step.batches]
-    batches = [
-        tuple(tf.constant(batch[tensor.name], tensor.dtype) for tensor in inputs) for batch in given
-    ]
+    batches = [target.step.batch(*each) for each in step.batches]
     run, trace = session_step.runner_of(target.step, target.variables)
-    last = _usual(batches, lambda batch: [tensor.shape for tensor in batch])
-    shapes = [tensor.shape for tensor in last]
-    size = leading_size(last)
+    specs = _usual([tuple(map(spec_of, batch)) for batch in batches])
+    size = leading_size(specs)
     return LoadedStep(
         name=step.call,
         mode="train" if step.trains else "infer",
-        chosen="",
         step=run,
         trace=trace,
-        specs=tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in last),
-        batches=tuple(batch for batch in batches if [t.shape for t in batch] == shapes),
+        specs=specs,
+        batches=tuple(batch for batch in batches if tuple(map(spec_of, batch)) == specs),
         batch_size=size,
         input_names=tuple(tensor.op.name for tensor in inputs),
         owner=target,
@@ -347,9 +331,8 @@ def _of_loop(step: captures.Step, loop: EagerLoop) -> LoadedStep:
     return LoadedStep(
         name=step.call,
         mode="train",
-        chosen="",
         step=replay,
-        specs=tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in replay.batch),
+        specs=tuple(map(spec_of, replay.batch)),
         batches=(replay.batch,),
         batch_size=replay.size,
         input_names=tuple(numbered("input", len(replay.batch))),
@@ -369,7 +352,11 @@ class _Batch:
         tensors = [each for each in self._leaves if _is_tensor(each)]
         self.tensors = tuple(map(tf.convert_to_tensor, tensors))
         self.shapes = [(tensor.dtype, tensor.shape.as_list()) for tensor in self.tensors]
-        self.is_dense = not any(
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether none of it is ragged or sparse."""
+        return not any(
             isinstance(each, tf.RaggedTensor | tf.SparseTensor)
             for each in tf.nest.flatten(self.flat)
         )
@@ -383,29 +370,17 @@ class _Batch:
                 return int(shape[0])
         return None
 
-    def alike(self, given: Any) -> list[Any] | None:
+    def alike(self, given: Any) -> tuple[Any, ...] | None:
         """Return the tensors of another batch, None if more than their values is different."""
         try:
             tf.nest.assert_same_structure(self._given, given)
         except (TypeError, ValueError):
             return None
-        leaves = tf.nest.flatten(list(map(_unpacked, tf.nest.flatten(given))), True)
-        if len(leaves) != len(self._leaves):
-            return None
-        tensors = []
-        specs = iter(self.tensors)
-        for leaf, own in zip(leaves, self._leaves, strict=True):
-            if not _is_tensor(own):
-                if leaf is not own and (type(leaf) not in _CONSTANTS or leaf != own):
-                    return None
-                continue
-            if not _is_tensor(leaf):
-                return None
-            tensor, spec = tf.convert_to_tensor(leaf), next(specs)
-            if tensor.dtype != spec.dtype or tensor.shape != spec.shape:
-                return None
-            tensors.append(tensor)
-        return tensors
+        other = _Batch(given)
+        is_alike = len(other._leaves) == len(self._leaves) and all(
+            map(_is_alike, other._leaves, self._leaves)
+        )
+        return other.tensors if is_alike and other.shapes == self.shapes else None
 
     def around(self, tensors: Sequence[Any]) -> Any:
         """Return what was given, with other tensors in place of its own."""
@@ -442,6 +417,13 @@ def _plain(value: Any) -> Any:
 def _is_tensor(value: Any) -> bool:
     """Whether a value is one that a step computes with."""
     return isinstance(value, tf.Tensor | np.ndarray | np.generic)
+
+
+def _is_alike(value: Any, own: Any) -> bool:
+    """Whether what a step was traced with stands for a value: as another tensor, or as itself."""
+    if _is_tensor(own):
+        return _is_tensor(value)
+    return value is own or bool(type(value) in _CONSTANTS and value == own)
 
 
 def _names(step: captures.Step, batch: _Batch, model: Any) -> Iterator[str]:

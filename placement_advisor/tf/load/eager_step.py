@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 import time
 import weakref
 from collections import Counter, defaultdict, deque
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
@@ -125,7 +125,7 @@ class Recording:
         lines = self._frames()
         handles = [_handle(each) for each in tf.nest.flatten(sources)]
         trained = {each._id for each in handles if each is not None}
-        if not trained or lines in self._futile or self._thread not in (None, _thread()):
+        if not trained or lines in self._futile or self._thread not in (None, get_ident()):
             return None
         if len(self._ops) >= _MOST_OPS:
             self._give_up(*self._loops)
@@ -169,7 +169,7 @@ class Recording:
         if self._thread is None:
             return
         pywrap_tfe.TFE_Py_RegisterGradientFunction(backprop._gradient_function)
-        if self._thread == _thread():
+        if self._thread == get_ident():
             op_callbacks.remove_op_callback(self._note)
         self._thread = None
         self._clear()
@@ -182,7 +182,7 @@ class Recording:
             self.end()
 
     def _begin(self) -> None:
-        self._thread, self._last_update = _thread(), -1
+        self._thread, self._last_update = get_ident(), -1
         op_callbacks.add_op_callback(self._note)
         pywrap_tfe.TFE_Py_RegisterGradientFunction(self._differentiate)
 
@@ -195,7 +195,7 @@ class Recording:
         name: str | None = None,
         graph: Any = None,
     ) -> None:
-        if graph is not None or self._thread != _thread() or len(self._ops) >= _MOST_OPS:
+        if graph is not None or self._thread != get_ident() or len(self._ops) >= _MOST_OPS:
             return
         tensors = [each for each in inputs if hasattr(each, "_id")]
         results = [each for each in outputs or () if hasattr(each, "_id")]
@@ -280,7 +280,7 @@ class Recording:
     ) -> Any:
         """Compute a gradient as TensorFlow does, knowing which op it is of."""
         original = backprop._gradient_function
-        if self._thread != _thread() or not tf.executing_eagerly():
+        if self._thread != get_ident() or not tf.executing_eagerly():
             return original(kind, attrs, count, inputs, outputs, gradients, *rest)
         before, self._serves = self._serves, self._forward(kind, inputs, outputs, gradients)
         try:
@@ -319,10 +319,6 @@ def _handle(source: Any) -> Any | None:
     return handle if hasattr(handle, "_id") else None
 
 
-def _thread() -> int:
-    return threading.get_ident()
-
-
 _HINT = "put the step into a function with @tf.function: then that is what is analysed"
 _PIPELINE = ("Iterator", "Dataset", "Optional", "DestroyResource", "DeleteMultiDevice")
 _CALL = "PartitionedCall"  # What a called function is called in a graph.
@@ -348,7 +344,7 @@ class Replay:
         self._variables = {
             variable.handle._id: variable
             for variable in _all_of(tf.Variable)
-            if getattr(variable, "handle", None) is not None and hasattr(variable.handle, "_id")
+            if _handle(variable) is not None
         }
         self._functions = {tf.compat.as_str(each.name): each for each in _all_of(AtomicFunction)}
         for op in self._ops:

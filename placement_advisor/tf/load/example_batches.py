@@ -23,7 +23,8 @@ from placement_advisor.tf.load.model_source import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
+
+    from placement_advisor.tf.load.model_source import ModelSource
 
 
 # What Keras' fit() takes if nothing is said.
@@ -39,16 +40,16 @@ def spec_of(value: Any) -> Any:
     return tf.TensorSpec(value.shape, value.dtype)
 
 
-def _check_spec(path: Path, spec: Any) -> None:
+def _check_spec(source: ModelSource, spec: Any) -> None:
     name = getattr(spec, "name", None) or "an input"
     if not isinstance(spec, tf.TensorSpec):
         raise ModelError(
-            f"{path}: {name} is declared as a {type(spec).__name__}",
+            f"{source.file}: {name} is declared as a {type(spec).__name__}",
             hint="declare dense tensors (tf.TensorSpec)",
         )
     if spec.shape.rank is None:
         raise ModelError(
-            f"{path}: {name} has an unknown number of dimensions",
+            f"{source.file}: {name} has an unknown number of dimensions",
             hint="give example `inputs`, or workload() with inputs, in a Python file",
         )
 
@@ -91,7 +92,7 @@ def are_in(namespace: dict[str, Any]) -> bool:
     return given or isinstance(namespace.get("dataset"), DATASETS)
 
 
-def found_in(path: Path, namespace: dict[str, Any], batch_size: int | None) -> Examples | None:
+def found_in(source: ModelSource, namespace: dict[str, Any]) -> Examples | None:
     """Return the examples in a file's ``dataset`` or ``inputs``, None if it has neither.
 
     Raises:
@@ -100,16 +101,17 @@ def found_in(path: Path, namespace: dict[str, Any], batch_size: int | None) -> E
     if not are_in(namespace):
         return None
     if isinstance(namespace.get("dataset"), DATASETS):
-        return from_dataset(path, namespace["dataset"], "`dataset`", batch_size)
-    return from_values(path, namespace["inputs"], "`inputs`", batch_size)
+        return from_dataset(source, namespace["dataset"], "`dataset`")
+    return from_values(source, namespace["inputs"], "`inputs`")
 
 
-def from_dataset(path: Path, dataset: Any, label: str, batch_size: int | None) -> Examples:
+def from_dataset(source: ModelSource, dataset: Any, label: str) -> Examples:
     """Take the first batches of a dataset, batched anew if a size is asked for.
 
     Raises:
         ModelError: it fails, or holds no batch.
     """
+    path, batch_size = source.file, source.batch_size
     is_python = not isinstance(dataset, tf.data.Dataset)
     if batch_size is not None and is_python:
         raise ModelError(
@@ -121,11 +123,11 @@ def from_dataset(path: Path, dataset: Any, label: str, batch_size: int | None) -
     if samples is not None:
         dataset = samples.batch(batch_size, drop_remainder=True)
     try:
-        batches = tuple(_take(path, dataset, label))
+        batches = tuple(_take(source, dataset))
         if samples is not None and not batches:
             # Fewer than a batch has. What a step takes hardly depends on their values.
             repeated = samples.repeat().batch(batch_size, drop_remainder=True)
-            batches = tuple(_take(path, repeated, label))
+            batches = tuple(_take(source, repeated))
             origin += ", its samples several times"
     except ModelError:
         raise
@@ -143,53 +145,51 @@ def from_dataset(path: Path, dataset: Any, label: str, batch_size: int | None) -
 
 
 def from_values(
-    path: Path, values: Any, label: str, batch_size: int | None, *, given: int | None = None
+    source: ModelSource, values: Any, label: str, *, given: int | None = None
 ) -> Examples:
     """Take one batch of tensors, or of specs whose unknown sizes are filled in.
 
     Raises:
         ModelError: it is neither, or has a size of its own other than the one asked for.
     """
-    flat = tf.nest.flatten(values)
+    path, flat = source.file, tf.nest.flatten(values)
     if any(isinstance(value, tf.TypeSpec) for value in flat):
         if not all(isinstance(value, tf.TypeSpec) for value in flat):
             raise ModelError(
                 f"{path}: {label} mixes specs with values", hint="give all as specs, or none"
             )
-        return made_up(path, values, f"the specs in {label}", batch_size, given=given)
-    _check_dense(path, values)
+        return made_up(source, values, f"the specs in {label}", given=given)
+    _check_dense(source, values)
     try:
         batch = tf.nest.map_structure(tf.convert_to_tensor, values)
     except (TypeError, ValueError) as error:
         raise ModelError(f"{path}: {label} is not made of tensors: {error}") from None
     specs = tf.nest.map_structure(spec_of, batch)
-    if batch_size is not None:
+    if source.batch_size is not None:
         raise ModelError(f"{path}: --batch-size needs a `dataset`; {label} has a fixed size")
     return Examples(
         specs=specs, batches=(batch,), origin=f"one batch from {label}", takes_batch_size=False
     )
 
 
-def made_up(
-    path: Path, specs: Any, label: str, batch_size: int | None, *, given: int | None = None
-) -> Examples:
+def made_up(source: ModelSource, specs: Any, label: str, *, given: int | None = None) -> Examples:
     """Return examples whose batches are yet to be made up from specs.
 
-    An unknown batch becomes ``batch_size`` if the user asked for one, else ``given``, else Keras'
-    default; what was assumed is part of the origin.
+    An unknown batch becomes what the user asked for, else ``given``, else Keras' default; what was
+    assumed is part of the origin.
 
     Raises:
         ModelError: there is a tensor whose sizes cannot be assumed, or a fixed batch that is not
             the one asked for.
     """
-    flat = tf.nest.flatten(specs)
+    batch_size, flat = source.batch_size, tf.nest.flatten(specs)
     for spec in flat:
-        _check_spec(path, spec)
+        _check_spec(source, spec)
     leading = [spec.shape[0] for spec in flat if spec.shape.rank]
     is_open = None in leading
     if batch_size is not None and leading and not is_open and batch_size not in leading:
         raise ModelError(
-            f"{path}: the inputs have a fixed batch of {leading[0]}, not {batch_size}",
+            f"{source.file}: the inputs have a fixed batch of {leading[0]}, not {batch_size}",
             hint="leave --batch-size out, or leave the batch open in the model",
         )
     batch = batch_size or given or DEFAULT_BATCH_SIZE
@@ -213,19 +213,19 @@ def made_up(
     )
 
 
-def _check_dense(path: Path, batch: Any) -> None:
+def _check_dense(source: ModelSource, batch: Any) -> None:
     for tensor in tf.nest.flatten(batch):
         if isinstance(tensor, tf.RaggedTensor | tf.SparseTensor):
             raise ModelError(
-                f"{path}: the example batches hold a {type(tensor).__name__}",
+                f"{source.file}: the example batches hold a {type(tensor).__name__}",
                 hint="hand it over as dense tensors (to_tensor, tf.sparse.to_dense)",
             )
 
 
-def _take(path: Path, dataset: Any, label: str) -> Iterator[Any]:
+def _take(source: ModelSource, dataset: Any) -> Iterator[Any]:
     shapes = None
     for batch in _first(dataset):
-        _check_dense(path, batch)
+        _check_dense(source, batch)
         found = [tensor.shape.as_list() for tensor in tf.nest.flatten(batch)]
         shapes = shapes or found
         if found == shapes:  # One graph is traced; batches of another shape would need another.
@@ -287,29 +287,32 @@ _KEEPS: dict[str, tuple[int, ...]] = {
 _KEEPS_ALL = frozenset({"ConcatV2", "IdentityN", "Merge", "Pack"})
 # Only the first output of these holds the values.
 _FIRST_OUTPUT = frozenset({"Unique", "UniqueV2", "Merge"})
-# Op kind -> which input is bounded, by the first size of its first input.
-_INDEX_OF_FIRST = {
-    "Gather": 1,
-    "ResourceGather": 1,
-    "ResourceScatterAdd": 1,
-    "ResourceScatterSub": 1,
-    "ResourceScatterUpdate": 1,
-    "SparseSegmentMean": 1,
-    "SparseSegmentSqrtN": 1,
-    "SparseSegmentSum": 1,
-}
-_CLASS_BY_LAST = {"SparseSoftmaxCrossEntropyWithLogits": (1, 0), "InTopKV2": (1, 0)}
-# Op kind -> which input is bounded, by the value of which other.
-_BELOW_VALUE = {
-    "Bincount": (0, 1),
-    "DenseBincount": (0, 1),
-    "OneHot": (0, 1),
-    "UnsortedSegmentMax": (1, 2),
-    "UnsortedSegmentMin": (1, 2),
-    "UnsortedSegmentProd": (1, 2),
-    "UnsortedSegmentSum": (1, 2),
-}
+# Their second input is below a size of the first: one behind the batch dimensions, the last, those
+# of all axes that it points into.
+_INDEX_OF_FIRST = frozenset(
+    {
+        "Gather",
+        "ResourceGather",
+        "ResourceScatterAdd",
+        "ResourceScatterSub",
+        "ResourceScatterUpdate",
+        "SparseSegmentMean",
+        "SparseSegmentSqrtN",
+        "SparseSegmentSum",
+    }
+)
+_CLASS_OF_FIRST = frozenset({"SparseSoftmaxCrossEntropyWithLogits", "InTopKV2"})
 _POINTS_INTO_FIRST = frozenset({"GatherNd", "ResourceGatherNd", "TensorScatterUpdate"})
+# Op kind -> which input is below the value of the next one.
+_BELOW_NEXT = {
+    "Bincount": 0,
+    "DenseBincount": 0,
+    "OneHot": 0,
+    "UnsortedSegmentMax": 1,
+    "UnsortedSegmentMin": 1,
+    "UnsortedSegmentProd": 1,
+    "UnsortedSegmentSum": 1,
+}
 _LOOKUP = "LookupTableFindV2"
 _SAME_VALUE = frozenset({"Identity", "Enter", "Switch", "Cast", "StopGradient"})
 
@@ -321,23 +324,13 @@ class Domain:
     below: int | None = None
     members: np.ndarray[Any, Any] | None = None
 
-    def bound(self, size: int | None) -> None:
-        """Take a further bound, if it is known."""
-        if size:
-            self.below = size if self.below is None else min(self.below, size)
-
 
 def input_domains(function: Any) -> list[Domain]:
     """Return the domain of each argument of a concrete function, in order."""
     captured = {id(inner): outer for outer, inner in function.graph.captures}
     graph = _Graph(function.graph, captured=captured)
-    found = []
-    for tensor in function.inputs:
-        if id(tensor) not in captured:
-            walk = _Walk()
-            walk.follow(tensor, graph)
-            found.append(walk.domain)
-    return found
+    given = (tensor for tensor in function.inputs if id(tensor) not in captured)
+    return [_domain(tensor, graph) for tensor in given]
 
 
 @dataclass(slots=True)
@@ -405,75 +398,75 @@ class _Graph:
         return None if value is None or np.size(value) != 1 else int(value)
 
 
-class _Walk:
-    """One input's way through the graph."""
+def _domain(tensor: Any, graph: _Graph) -> Domain:
+    """Return what an input must be, by all that reads it, and what becomes of it there."""
+    domain = Domain()
+    # Python makes a tensor anew for each look; ids count only while it lives.
+    seen: dict[tuple[int, int], Any] = {}
+    ahead = [(tensor, graph)]
+    while ahead:
+        tensor, graph = ahead.pop()
+        if (id(tensor), id(graph)) in seen:
+            continue
+        seen[id(tensor), id(graph)] = tensor
+        ahead += _leaves(tensor, graph)
+        for op in tensor.consumers():
+            for place, read in enumerate(op.inputs):
+                if read is not tensor:
+                    continue
+                bounds = (domain.below, *_bounds(op, place, graph))
+                domain.below = min(filter(None, bounds), default=None)
+                if op.type == _LOOKUP and place == 1:
+                    table, home = graph.source(op.inputs[0])
+                    domain.members = _keys(op, home.captured.get(id(table)))
+                ahead += _passed_on(op, place, graph)
+    return domain
 
-    def __init__(self) -> None:
-        self.domain = Domain()
-        self._seen: set[tuple[int, int]] = set()
-        # Python makes a tensor anew for each look; ids count only while it lives.
-        self._alive: list[Any] = []
 
-    def follow(self, tensor: Any, graph: _Graph) -> None:
-        """Visit all that reads the tensor, and what becomes of it there."""
-        ahead = [(tensor, graph)]
-        while ahead:
-            tensor, graph = ahead.pop()
-            if (id(tensor), id(graph)) in self._seen:
-                continue
-            self._seen.add((id(tensor), id(graph)))
-            self._alive.append(tensor)
-            ahead += self._leaves(tensor, graph)
-            for op in tensor.consumers():
-                for place, read in enumerate(op.inputs):
-                    if read is tensor:
-                        self._bound(op, place, graph)
-                        ahead += self._passed_on(op, place, graph)
+def _leaves(tensor: Any, graph: _Graph) -> Iterator[tuple[Any, _Graph]]:
+    """Yield what a tensor is called outside, if its function returns it."""
+    if graph.caller is None:
+        return
+    outputs = graph.call.outputs
+    for place, returned in enumerate(graph.graph.outputs):
+        if returned is tensor and place < len(outputs) and outputs[place].dtype == tensor.dtype:
+            yield outputs[place], graph.caller
+            if "While" in graph.call.type:
+                yield graph.graph.inputs[place], graph
 
-    def _leaves(self, tensor: Any, graph: _Graph) -> Iterator[tuple[Any, _Graph]]:
-        """Yield what a tensor is called outside, if its function returns it."""
-        if graph.caller is None:
-            return
-        outputs = graph.call.outputs
-        for place, returned in enumerate(graph.graph.outputs):
-            if returned is tensor and place < len(outputs) and outputs[place].dtype == tensor.dtype:
-                yield outputs[place], graph.caller
-                if "While" in graph.call.type:
-                    yield graph.graph.inputs[place], graph
 
-    def _passed_on(self, op: Any, place: int, graph: _Graph) -> Iterator[tuple[Any, _Graph]]:
-        if op.type in _KEEPS_ALL or place in _KEEPS.get(op.type, ()):
-            outputs = op.outputs[:1] if op.type in _FIRST_OUTPUT else op.outputs
-            yield from ((output, graph) for output in outputs)
-        place -= op.type in BRANCH_KINDS
-        for body in graph.bodies(op):
-            if 0 <= place < len(body.graph.inputs):
-                yield body.graph.inputs[place], body
+def _passed_on(op: Any, place: int, graph: _Graph) -> Iterator[tuple[Any, _Graph]]:
+    if op.type in _KEEPS_ALL or place in _KEEPS.get(op.type, ()):
+        outputs = op.outputs[:1] if op.type in _FIRST_OUTPUT else op.outputs
+        yield from ((output, graph) for output in outputs)
+    place -= op.type in BRANCH_KINDS
+    for body in graph.bodies(op):
+        if 0 <= place < len(body.graph.inputs):
+            yield body.graph.inputs[place], body
 
-    def _bound(self, op: Any, place: int, graph: _Graph) -> None:
-        if _INDEX_OF_FIRST.get(op.type) == place:
-            self._bound_by_size(op, graph, _batch_dims(op))
-        elif op.type == "GatherV2" and place == 1:
-            axis = graph.value(op.inputs[2])
-            if axis is not None:
-                self._bound_by_size(op, graph, axis)
-        elif op.type in _POINTS_INTO_FIRST and place == 1:
-            depth = graph.shape(op.inputs[1])[-1:]
-            for size in graph.shape(op.inputs[0])[: depth[0] if depth else None]:
-                self.domain.bound(size)
-        elif op.type in _CLASS_BY_LAST and _CLASS_BY_LAST[op.type][0] == place:
-            shape = graph.shape(op.inputs[_CLASS_BY_LAST[op.type][1]])
-            self.domain.bound(shape[-1] if shape else None)
-        elif op.type in _BELOW_VALUE and _BELOW_VALUE[op.type][0] == place:
-            self.domain.bound(graph.value(op.inputs[_BELOW_VALUE[op.type][1]]))
-        elif op.type == _LOOKUP and place == 1:
-            table, home = graph.source(op.inputs[0])
-            self.domain.members = _keys(op, home.captured.get(id(table)))
 
-    def _bound_by_size(self, op: Any, graph: _Graph, axis: int) -> None:
-        shape = graph.shape(op.inputs[0])
-        if -len(shape) <= axis < len(shape):
-            self.domain.bound(shape[axis])
+def _bounds(op: Any, place: int, graph: _Graph) -> Iterator[int | None]:
+    """Yield what an input of an op is below, None where that is not known."""
+    kind = op.type
+    if _BELOW_NEXT.get(kind) == place:
+        yield graph.value(op.inputs[place + 1])
+    if place != 1:
+        return
+    if kind in _INDEX_OF_FIRST:
+        yield _size(graph.shape(op.inputs[0]), _batch_dims(op))
+    elif kind in _CLASS_OF_FIRST:
+        yield _size(graph.shape(op.inputs[0]), -1)
+    elif kind == "GatherV2":
+        yield _size(graph.shape(op.inputs[0]), graph.value(op.inputs[2]))
+    elif kind in _POINTS_INTO_FIRST:
+        depth = graph.shape(op.inputs[1])[-1:]
+        yield from graph.shape(op.inputs[0])[: depth[0] if depth else None]
+
+
+def _size(shape: tuple[int | None, ...], axis: int | None) -> int | None:
+    if axis is None or not -len(shape) <= axis < len(shape):
+        return None
+    return shape[axis]
 
 
 def _batch_dims(op: Any) -> int:

@@ -20,10 +20,10 @@ from placement_advisor.tf.load.model_source import describe, hint_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from placement_advisor.tf.answers import CapturedCall
     from placement_advisor.tf.load.example_batches import Examples
+    from placement_advisor.tf.load.model_source import ModelSource
     from placement_advisor.workload import Workload
 
 
@@ -46,12 +46,12 @@ class LoadedStep:
 
     name: str
     mode: str
-    chosen: str
     step: Callable[..., Any]
     specs: Any
     batches: tuple[Any, ...]
     batch_size: int | None
     input_names: tuple[str, ...]
+    chosen: str = ""
     model: Any | None = None
     owner: Any | None = None
     trace: Callable[[Any], Any] | None = None
@@ -105,23 +105,31 @@ class LoadedStep:
         return self._resized(size, resize)
 
     def _resized(self, size: int, resize: Callable[[Any], Any]) -> LoadedStep:
-        def holds_samples(one: Any) -> bool:
-            return bool(one.shape.rank) and one.shape[0] == self.batch_size
-
-        def of_tensor(tensor: Any) -> Any:
-            return resize(tensor) if holds_samples(tensor) else tensor
-
-        def of_spec(spec: Any) -> Any:
-            if not holds_samples(spec):
-                return spec
-            return tf.TensorSpec([size, *spec.shape[1:]], spec.dtype, name=spec.name)
+        def changed(one: Any) -> Any:
+            if not one.shape.rank or one.shape[0] != self.batch_size:
+                return one
+            if isinstance(one, tf.TensorSpec):
+                return tf.TensorSpec([size, *one.shape[1:]], one.dtype, name=one.name)
+            return resize(one)
 
         return replace(
             self,
-            specs=tf.nest.map_structure(of_spec, self.specs),
-            batches=tuple(tf.nest.map_structure(of_tensor, batch) for batch in self.batches),
+            specs=tf.nest.map_structure(changed, self.specs),
+            batches=tuple(tf.nest.map_structure(changed, batch) for batch in self.batches),
             batch_size=size,
         )
+
+
+def step_on(found: Examples, what: str, **rest: Any) -> LoadedStep:
+    """Return a step on examples: ``what`` was chosen, and ``rest`` is what else it is."""
+    return LoadedStep(
+        chosen=f"{what}, {found.origin}",
+        specs=found.specs,
+        batches=found.batches,
+        dataset=found.dataset,
+        takes_batch_size=found.takes_batch_size,
+        **{"batch_size": leading_size(found.specs), **rest},
+    )
 
 
 def leading_size(specs: Any) -> int | None:
@@ -163,13 +171,7 @@ def _takes_nothing(function: Any) -> bool:
 
 
 def function_step(
-    path: Path,
-    function: Any,
-    label: str,
-    found: Examples | None,
-    *,
-    mode: str,
-    batch_size: int | None,
+    source: ModelSource, function: Any, label: str, found: Examples | None, mode: str
 ) -> LoadedStep:
     """Return a step that calls the function with what was found, or what its signature says.
 
@@ -180,46 +182,38 @@ def function_step(
     if _takes_nothing(function):
         found = example_batches.Examples(specs=(), batches=((),), origin="which takes no inputs")
     elif found is None and signature is not None:
-        found = example_batches.made_up(path, signature, "its input_signature", batch_size)
+        found = example_batches.made_up(source, signature, "its input_signature")
     if found is None:
-        raise ModelError(f"{path}: {label}: no example batches", hint=_NO_EXAMPLES_HINT)
+        raise ModelError(f"{source.file}: {label}: no example batches", hint=_NO_EXAMPLES_HINT)
     kind = "tf.function" if is_function(function) else type(function).__name__
-    return _step(path, function, label, f"{label} ({kind})", found, mode=mode)
+    return _step(source, function, label, f"{label} ({kind})", found, mode)
 
 
-def workload_step(
-    path: Path, workload: Workload, label: str, *, mode: str | None, batch_size: int | None
-) -> LoadedStep:
+def workload_step(source: ModelSource, workload: Workload, label: str) -> LoadedStep:
     """Return the step that an explicit workload describes.
 
     Raises:
         ModelError: its inputs cannot be used, or another mode is asked for.
     """
-    if mode not in (None, workload.mode):
+    if source.mode not in (None, workload.mode):
         raise ModelError(
-            f"{path}: {label} has mode {workload.mode!r}, not {mode!r}", hint="leave --mode out"
+            f"{source.file}: {label} has mode {workload.mode!r}, not {source.mode!r}",
+            hint="leave --mode out",
         )
     where = f"the inputs of {label}"
     if isinstance(workload.inputs, example_batches.DATASETS):
-        found = example_batches.from_dataset(path, workload.inputs, where, batch_size)
+        found = example_batches.from_dataset(source, workload.inputs, where)
     else:
         found = example_batches.from_values(
-            path, workload.inputs, where, batch_size, given=workload.batch_size
+            source, workload.inputs, where, given=workload.batch_size
         )
-    size = None if batch_size else workload.batch_size
-    what = f"{label} (Workload)"
-    return _step(path, workload.step, label, what, found, mode=workload.mode, batch_size=size)
+    step = _step(source, workload.step, label, f"{label} (Workload)", found, workload.mode)
+    size = workload.batch_size
+    return step if source.batch_size or size is None else replace(step, batch_size=size)
 
 
 def _step(
-    path: Path,
-    function: Any,
-    label: str,
-    what: str,
-    found: Examples,
-    *,
-    mode: str,
-    batch_size: int | None = None,
+    source: ModelSource, function: Any, label: str, what: str, found: Examples, mode: str
 ) -> LoadedStep:
     # A tf.function would be traced at its own signature, which leaves sizes open.
     own = getattr(function, "python_function", function)
@@ -228,28 +222,14 @@ def _step(
         names = _argument_names(own, found.specs)
     except TypeError as error:
         raise ModelError(
-            f"{path}: {label} does not take its example batch: {error}",
+            f"{source.file}: {label} does not take its example batch: {error}",
             hint="a batch is a tuple with one entry for each argument, or a dict by their names",
         ) from None
-    return LoadedStep(
-        name=label,
-        mode=mode,
-        chosen=f"{what}, {found.origin}",
-        step=_of_one_argument(own),
-        specs=found.specs,
-        batches=found.batches,
-        batch_size=batch_size or leading_size(found.specs),
-        input_names=names,
-        dataset=found.dataset,
-        takes_batch_size=found.takes_batch_size,
-    )
 
-
-def _of_one_argument(function: Callable[..., Any]) -> Callable[..., Any]:
     def step(arguments: tuple[Any, ...]) -> Any:
-        return function(*arguments)
+        return own(*arguments)
 
-    return step
+    return step_on(found, what, name=label, mode=mode, step=step, input_names=names)
 
 
 def _as_arguments(function: Callable[..., Any]) -> Callable[[Any], tuple[Any, ...]]:
@@ -292,29 +272,21 @@ _NO_INPUTS_HINT = (
 )
 
 
-def keras_step(
-    path: Path,
-    model: Any,
-    label: str,
-    found: Examples | None,
-    *,
-    mode: str | None,
-    batch_size: int | None,
-) -> LoadedStep:
+def keras_step(source: ModelSource, model: Any, label: str, found: Examples | None) -> LoadedStep:
     """Return the model's step on what was found, or on batches made up for its inputs.
 
     Raises:
         ModelError: it cannot be trained, or its inputs are unknown or do not fit.
     """
     compiled = getattr(model, "compiled", False)
-    mode = mode or ("train" if compiled else "infer")
+    path, mode = source.file, source.mode or ("train" if compiled else "infer")
     if mode == "train" and not compiled:
         raise ModelError(
             f"{path}: {label} is not compiled", hint="call model.compile(...), or use --mode infer"
         )
     if found is None:
-        specs, origin = _declared_inputs(path, model, label)
-        found = example_batches.made_up(path, specs, origin, batch_size)
+        specs, origin = _declared_inputs(source, model, label)
+        found = example_batches.made_up(source, specs, origin)
     alone = _is_x_alone(model, found.specs)
     features = found.specs if alone else found.specs[0]
     try:
@@ -331,25 +303,24 @@ def keras_step(
             hint=hint_for(error),
         ) from None
 
+    train_step = model.train_step  # It may have another one by the time that it is traced.
+
     def train(batch: Any) -> Any:
-        return model.train_step(batch)
+        return train_step(batch)
 
     def infer(batch: Any) -> Any:
         return model(batch, training=False)
 
     state = "compiled" if compiled else "not compiled"
-    return LoadedStep(
+    return step_on(
+        found,
+        f"{label} ({state} {type(model).__name__})",
         name=model.name,
         mode=mode,
-        chosen=f"{label} ({state} {type(model).__name__}), {found.origin}",
         step=train if mode == "train" else infer,
-        specs=found.specs,
-        batches=found.batches,
         batch_size=leading_size(features),
         input_names=_input_names(model, features, found.specs),
         model=model,
-        dataset=found.dataset,
-        takes_batch_size=found.takes_batch_size,
     )
 
 
@@ -361,7 +332,7 @@ def _is_x_alone(model: Any, batch: Any) -> bool:
     return not isinstance(batch, tuple) or (is_x and len(batch) > 1)
 
 
-def _declared_inputs(path: Path, model: Any, label: str) -> tuple[Any, str]:
+def _declared_inputs(source: ModelSource, model: Any, label: str) -> tuple[Any, str]:
     """Return specs for the inputs of a model, and in words where they come from."""
     declared = getattr(model, "_inputs_struct", None)  # Functional: nested as the user made them.
     if declared is None:
@@ -372,7 +343,7 @@ def _declared_inputs(path: Path, model: Any, label: str) -> tuple[Any, str]:
     shapes = (model.get_build_config() or {}).get("input_shape") if model.built else None
     if shapes is None:
         raise ModelError(
-            f"{path}: {label} ({type(model).__name__}) does not say what inputs it takes",
+            f"{source.file}: {label} ({type(model).__name__}) does not say what inputs it takes",
             hint=_NO_INPUTS_HINT,
         )
     return _specs_of_shapes(shapes), "the shapes it was built for"

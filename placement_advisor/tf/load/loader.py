@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial, reduce
+from functools import reduce
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import is_zipfile
 
@@ -30,20 +30,24 @@ from placement_advisor.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from placement_advisor.tf.answers import CapturedCall
     from placement_advisor.tf.load.example_batches import Examples
+    from placement_advisor.tf.load.loaded_step import LoadedStep
+    from placement_advisor.tf.load.model_source import ModelSource
 
 
 _DEFAULT_SIGNATURE = "serving_default"
 
 
-def load_saved_model(path: Path, source: model_source.ModelSource) -> loaded_step.LoadedStep:
+def load_saved_model(source: ModelSource) -> LoadedStep:
     """Return the step of a SavedModel's signature.
 
     Raises:
         ModelError: it cannot be read, or has no such signature.
     """
+    path = source.file
     try:
         loaded = tf.saved_model.load(str(path))
     except Exception as error:  # Damaged files show up as errors of every kind.
@@ -52,10 +56,9 @@ def load_saved_model(path: Path, source: model_source.ModelSource) -> loaded_ste
     listed = ", ".join(signatures) or "none"
     if name is not None and name not in signatures:
         raise ModelError(f"{path}: no signature is called {name!r}; it has {listed}")
-    if name is None and _DEFAULT_SIGNATURE in signatures:
-        name = _DEFAULT_SIGNATURE
-    elif name is None and len(signatures) == 1:
-        name = next(iter(signatures))
+    usual = [_DEFAULT_SIGNATURE] if _DEFAULT_SIGNATURE in signatures else [*signatures]
+    if name is None and len(usual) == 1:
+        (name,) = usual
     if name is None:
         raise ModelError(
             f"{path}: no signature {_DEFAULT_SIGNATURE!r}; it has {listed}",
@@ -63,13 +66,11 @@ def load_saved_model(path: Path, source: model_source.ModelSource) -> loaded_ste
             if signatures
             else "save it with signatures=..., or describe a step in a Python file",
         )
-    step = signature_step(path, signatures[name], name, source)
+    step = signature_step(source, signatures[name], name)
     return replace(step, owner=loaded)
 
 
-def signature_step(
-    path: Path, signature: Any, label: str, source: model_source.ModelSource
-) -> loaded_step.LoadedStep:
+def signature_step(source: ModelSource, signature: Any, label: str) -> LoadedStep:
     """Return the step that calls a concrete function at a batch of known size.
 
     Raises:
@@ -77,10 +78,11 @@ def signature_step(
     """
     if source.mode == "train":
         raise ModelError(
-            f"{path}: {label} is a signature, which cannot be trained", hint="leave --mode out"
+            f"{source.file}: {label} is a signature, which cannot be trained",
+            hint="leave --mode out",
         )
     specs = signature.structured_input_signature
-    found = example_batches.made_up(path, specs, "its signature", source.batch_size)
+    found = example_batches.made_up(source, specs, "its signature")
 
     def call(batch: Any) -> Any:
         arguments, named = batch
@@ -89,26 +91,24 @@ def signature_step(
     flat = tf.nest.flatten(specs)
     bases = loaded_step.numbered("input", len(flat))
     old_loops = session_step.has_v1_control_flow(signature.graph)
-    return loaded_step.LoadedStep(
+    return loaded_step.step_on(
+        found,
+        f"{label} (signature)",
         name=label,
         mode="infer",
-        chosen=f"{label} (signature), {found.origin}",
         step=call,
-        specs=found.specs,
-        batches=(),
-        batch_size=loaded_step.leading_size(found.specs),
-        takes_batch_size=found.takes_batch_size,
         input_names=tuple(spec.name or base for spec, base in zip(flat, bases, strict=True)),
         trace=session_step.tracer_of(signature) if old_loops else None,
     )
 
 
-def load_keras_file(path: Path, source: model_source.ModelSource) -> loaded_step.LoadedStep:
+def load_keras_file(source: ModelSource) -> LoadedStep:
     """Return the step of a model that Keras has saved.
 
     Raises:
         ModelError: it cannot be read.
     """
+    path = source.file
     if source.name is not None:
         raise ModelError(f"{path}: a Keras file holds one model, none called {source.name!r}")
     if not is_zipfile(path):
@@ -128,10 +128,7 @@ def load_keras_file(path: Path, source: model_source.ModelSource) -> loaded_step
             "and returns keras.models.load_model(...). If the model needs a lambda and "
             "you trust it, set safe_mode=False",
         ) from None
-    mode, batch_size = source.mode, source.batch_size
-    return loaded_step.keras_step(
-        path, model, "the saved model", None, mode=mode, batch_size=batch_size
-    )
+    return loaded_step.keras_step(source, model, "the saved model", None)
 
 
 _VARIABLES = frozenset(
@@ -145,12 +142,13 @@ _NO_RESULTS = frozenset(
 _LISTED = 12
 
 
-def load_frozen_graph(path: Path, source: model_source.ModelSource) -> loaded_step.LoadedStep:
+def load_frozen_graph(source: ModelSource) -> LoadedStep:
     """Return the step that computes the outputs of a frozen graph.
 
     Raises:
         ModelError: it cannot be read, still holds variables, or its outputs are not clear.
     """
+    path = source.file
     if source.name is not None:
         raise ModelError(
             f"{path}: :{source.name} names nothing in a graph",
@@ -169,7 +167,7 @@ def load_frozen_graph(path: Path, source: model_source.ModelSource) -> loaded_st
         op.name: tf.TensorSpec(op.outputs[0].shape, op.outputs[0].dtype, name=op.name)
         for op in inputs
     }
-    found = example_batches.made_up(path, specs, "its placeholders", source.batch_size)
+    found = example_batches.made_up(source, specs, "its placeholders")
 
     names = sorted(specs)  # As a dictionary is flattened.
 
@@ -188,15 +186,12 @@ def load_frozen_graph(path: Path, source: model_source.ModelSource) -> loaded_st
     def step(batch: dict[str, Any]) -> Any:
         return imported(*tf.nest.flatten(batch))
 
-    return loaded_step.LoadedStep(
+    return loaded_step.step_on(
+        found,
+        f"frozen graph with outputs {', '.join(wanted)}",
         name=path.stem,
         mode="infer",
-        chosen=f"frozen graph with outputs {', '.join(wanted)}, {found.origin}",
         step=step,
-        specs=found.specs,
-        batches=(),
-        batch_size=loaded_step.leading_size(found.specs),
-        takes_batch_size=found.takes_batch_size,
         input_names=tuple(names),
         trace=trace,
         has_devices=has_devices,
@@ -205,14 +200,10 @@ def load_frozen_graph(path: Path, source: model_source.ModelSource) -> loaded_st
 
 def _read(path: Path) -> Any:
     content = path.read_bytes()
-    graph_def = tf.compat.v1.GraphDef()
-    try:
-        graph_def.ParseFromString(content)
-        readable = bool(graph_def.node)
-    except DecodeError:
-        readable = False
-    if not readable:
-        if _is_saved_model(content):
+    graph_def = _parsed(tf.compat.v1.GraphDef, content)
+    if not graph_def.node:
+        saved = _parsed(saved_model_pb2.SavedModel, content)
+        if any(meta_graph.graph_def.node for meta_graph in saved.meta_graphs):
             raise ModelError(
                 f"{path}: a SavedModel's graph, without its variables",
                 hint="give the SavedModel's directory",
@@ -229,18 +220,16 @@ def _read(path: Path) -> Any:
     return graph_def
 
 
+def _parsed(kind: Any, content: bytes) -> Any:
+    """Return a message of a kind, empty if that is not what the content is."""
+    with suppress(DecodeError):
+        return kind.FromString(content)
+    return kind()
+
+
 def _nodes(graph_def: Any) -> Iterator[Any]:
     bodies = (function.node_def for function in graph_def.library.function)
     return chain(graph_def.node, *bodies)
-
-
-def _is_saved_model(content: bytes) -> bool:
-    saved = saved_model_pb2.SavedModel()
-    try:
-        saved.ParseFromString(content)
-    except DecodeError:
-        return False
-    return any(meta_graph.graph_def.node for meta_graph in saved.meta_graphs)
 
 
 def _imported(path: Path, graph_def: Any) -> Any:
@@ -292,14 +281,9 @@ def _tensors(path: Path, graph: Any, words: str) -> list[str]:
 
 def _inputs(graph: Any, outputs: list[str]) -> list[Any]:
     """Return the placeholders that the outputs depend on, in the graph's order."""
-    ahead = [graph.get_tensor_by_name(name).op for name in outputs]
-    seen = set(ahead)
-    while ahead:
-        op = ahead.pop()
-        before = {tensor.op for tensor in op.inputs}.union(op.control_inputs) - seen
-        seen |= before
-        ahead += before
-    return [op for op in graph.get_operations() if op in seen and op.type == "Placeholder"]
+    ends = (graph.get_tensor_by_name(name).op for name in outputs)
+    needed = session_step.ancestors(ends, ())
+    return [op for op in graph.get_operations() if op in needed and op.type == "Placeholder"]
 
 
 _STEP_NAMES = ("train_step", "training_step", "step")
@@ -315,52 +299,49 @@ WANTED = (
 )
 
 
-def find_step(
-    path: Path, source: model_source.ModelSource, namespace: dict[str, Any]
-) -> loaded_step.LoadedStep:
+def find_step(source: ModelSource, namespace: dict[str, Any]) -> LoadedStep:
     """Return the step that a file's names hold: the one that is asked for, or the first found.
 
     Raises:
         ModelError: there is none, or several that are equally good.
     """
-    mode, batch_size = source.mode, source.batch_size
+    path = source.file
     if source.name:
-        value, label = _named(path, namespace, source.name)
+        label, value = source.name, _named(path, namespace, source.name)
     else:
-        value, label = _first(path, namespace)
+        label, value = _first(path, namespace)
     if _is_builder(value):
-        value, label = _call(path, value, label), f"{label}()"
+        label, value = f"{label}()", _call(path, value, label)
     if isinstance(value, Workload):
-        return loaded_step.workload_step(path, value, label, mode=mode, batch_size=batch_size)
+        return loaded_step.workload_step(source, value, label)
     if hasattr(value, "structured_input_signature") and hasattr(value, "captured_inputs"):
-        return signature_step(path, value, label, source)
-    found = example_batches.found_in(path, namespace, batch_size)
+        return signature_step(source, value, label)
+    found = example_batches.found_in(source, namespace)
     if isinstance(value, keras.Model):
-        return loaded_step.keras_step(path, value, label, found, mode=mode, batch_size=batch_size)
+        return loaded_step.keras_step(source, value, label, found)
     if isinstance(value, tf.Module):
-        value, label = _function_of(path, value, label, found)
+        label, value = _function_of(path, value, label, found)
     if not callable(value):
         raise ModelError(f"{path}: {label!r} is a {type(value).__name__}", hint=WANTED)
-    mode = _mode_of(path, label, mode)
-    return loaded_step.function_step(path, value, label, found, mode=mode, batch_size=batch_size)
+    return loaded_step.function_step(source, value, label, found, _mode_of(source, label))
 
 
-def _named(path: Path, namespace: dict[str, Any], name: str) -> tuple[Any, str]:
+def _named(path: Path, namespace: dict[str, Any], name: str) -> Any:
     first, *rest = name.split(".")
     try:
-        return reduce(getattr, rest, namespace[first]), name
+        return reduce(getattr, rest, namespace[first])
     except (KeyError, AttributeError):
         public = ", ".join(sorted(n for n in namespace if not n.startswith("_")))
         message = f"{path}: nothing is called {name!r}; the file has {public}"
         raise ModelError(message) from None
 
 
-def _first(path: Path, namespace: dict[str, Any]) -> tuple[Any, str]:
+def _first(path: Path, namespace: dict[str, Any]) -> tuple[str, Any]:
     if "workload" in namespace:
-        return namespace["workload"], "workload"
+        return "workload", namespace["workload"]
     for name in _STEP_NAMES:
         if loaded_step.is_function(namespace.get(name)):
-            return namespace[name], name
+            return name, namespace[name]
     models = _distinct(namespace, lambda value: isinstance(value, keras.Model))
     functions = _distinct(namespace, loaded_step.is_function)
     if not any(getattr(model, "compiled", False) for model in models.values()):
@@ -371,7 +352,7 @@ def _first(path: Path, namespace: dict[str, Any]) -> tuple[Any, str]:
         return _one_of(path, models, "model", lambda value: getattr(value, "compiled", False))
     for name in _BUILDER_NAMES:
         if _is_builder(namespace.get(name)):
-            return namespace[name], name
+            return name, namespace[name]
     others = _distinct(
         namespace,
         lambda value: (
@@ -391,37 +372,29 @@ def _first(path: Path, namespace: dict[str, Any]) -> tuple[Any, str]:
     )
 
 
-def _only_function(namespace: dict[str, Any], functions: dict[str, Any]) -> tuple[Any, str] | None:
+def _only_function(namespace: dict[str, Any], functions: dict[str, Any]) -> tuple[str, Any] | None:
     """Return the only function that can be traced, or the only one that trains by its name."""
     has_examples = example_batches.are_in(namespace)
     trains = {name: f for name, f in functions.items() if _trains(name)}
     for choice in (functions, trains):
         if len(choice) == 1:
-            (name, function), *_ = choice.items()
+            ((name, function),) = choice.items()
             if has_examples or loaded_step.signature_of(function) is not None:
-                return function, name
+                return name, function
     return _only_step(namespace) if has_examples else None
 
 
-def _only_step(namespace: dict[str, Any]) -> tuple[Any, str] | None:
+def _only_step(namespace: dict[str, Any]) -> tuple[str, Any] | None:
     """Return the only step that is a plain function, or a method of an object of the file's own."""
-    steps: dict[str, Any] = {}
+    steps = {name: namespace.get(name) for name in _STEP_NAMES}
+    steps = {name: value for name, value in steps.items() if inspect.isfunction(value)}
     for name, value in namespace.items():
-        if name in _STEP_NAMES and inspect.isfunction(value):
-            steps[name] = value
-        elif type(value).__module__ == namespace["__name__"] and not isinstance(value, keras.Model):
+        if type(value).__module__ == namespace["__name__"] and not isinstance(value, keras.Model):
             methods = {f"{name}.{step}": getattr(value, step, None) for step in _STEP_NAMES}
-            steps.update(
-                {
-                    label: method
-                    for label, method in methods.items()
-                    if loaded_step.is_function(method)
-                }
-            )
-    if len(steps) != 1:
-        return None
-    ((label, step),) = steps.items()
-    return step, label
+            steps |= {
+                label: each for label, each in methods.items() if loaded_step.is_function(each)
+            }
+    return next(iter(steps.items())) if len(steps) == 1 else None
 
 
 def _distinct(namespace: dict[str, Any], wanted: Callable[[Any], bool]) -> dict[str, Any]:
@@ -436,13 +409,12 @@ def _distinct(namespace: dict[str, Any], wanted: Callable[[Any], bool]) -> dict[
 
 def _one_of(
     path: Path, found: dict[str, Any], kind: str, better: Callable[[Any], bool]
-) -> tuple[Any, str]:
+) -> tuple[str, Any]:
     """Return the only one, or the one called ``model``, or the only better one."""
     best = {name: value for name, value in found.items() if better(value)}
     for choice in (found, {n: v for n, v in found.items() if n == "model"}, best):
         if len(choice) == 1:
-            (name, value), *_ = choice.items()
-            return value, name
+            return next(iter(choice.items()))
     raise ModelError(
         f"{path}: several {kind}s: {', '.join(found)}", hint=f"name one: {path}:{next(iter(found))}"
     )
@@ -478,19 +450,19 @@ def _call(path: Path, builder: Callable[[], Any], label: str) -> Any:
     return value
 
 
-def _function_of(path: Path, module: Any, label: str, found: Examples | None) -> tuple[Any, str]:
+def _function_of(path: Path, module: Any, label: str, found: Examples | None) -> tuple[str, Any]:
     """Return the function of a `tf.Module` that is its step."""
     functions = dict(_functions(module))
     declared = {name: f for name, f in functions.items() if loaded_step.signature_of(f) is not None}
     for name in (*_STEP_NAMES, "__call__"):
         if name in declared or (found is not None and name in functions):
-            return functions[name], label if name == "__call__" else f"{label}.{name}"
+            return label if name == "__call__" else f"{label}.{name}", functions[name]
     usable = declared or (functions if found is not None else {})
     if len(usable) == 1:
-        (name, function), *_ = usable.items()
-        return function, f"{label}.{name}"
+        ((name, function),) = usable.items()
+        return f"{label}.{name}", function
     if found is not None and not functions and callable(module):
-        return module, label
+        return label, module
     if usable:
         names = ", ".join(usable)
         raise ModelError(
@@ -509,16 +481,16 @@ def _functions(module: Any) -> Iterator[tuple[str, Any]]:
             yield name, getattr(module, name)
 
 
-def _mode_of(path: Path, label: str, asked: str | None) -> str:
+def _mode_of(source: ModelSource, label: str) -> str:
     """Return what a function does, by its name: nothing else says so."""
     own = label.rpartition(".")[2].removesuffix("()")
-    if own in _STEP_NAMES and asked == "infer":
+    if own in _STEP_NAMES and source.mode == "infer":
         raise ModelError(
-            f"{path}: {label} is a training step; --mode infer needs another function, or a "
+            f"{source.file}: {label} is a training step; --mode infer needs another function, or a "
             f"keras.Model",
             hint="leave --mode out, or name what should be analysed",
         )
-    return asked or ("train" if _trains(own) else "infer")
+    return source.mode or ("train" if _trains(own) else "infer")
 
 
 def _trains(name: str) -> bool:
@@ -526,10 +498,10 @@ def _trains(name: str) -> bool:
 
 
 def load(
-    source: model_source.ModelSource,
-    go_on: Callable[[Callable[[], loaded_step.LoadedStep]], None],
+    source: ModelSource,
+    go_on: Callable[[Callable[[], LoadedStep]], None],
     again: tuple[CapturedCall, Sequence[Any]] | None = None,
-) -> loaded_step.LoadedStep:
+) -> LoadedStep:
     """Load what the path holds.
 
     A program that trains is left standing within a step: ``go_on`` is called there with what
@@ -539,7 +511,7 @@ def load(
     Raises:
         ModelError: it fails, or holds nothing that can be analysed.
     """
-    file = Path(source.path)
+    file = source.file
     kind = model_source.source_kind(file)
     if source.outputs and kind is not model_source.SourceKind.FROZEN_GRAPH:
         raise ModelError(
@@ -554,24 +526,12 @@ def load(
             hint="leave them out, or give the .py file of a script",
         )
     match kind:
-        case model_source.SourceKind.PYTHON:
-            return _of_python(file, source, go_on, again)
         case model_source.SourceKind.KERAS:
-            return load_keras_file(file, source)
+            return load_keras_file(source)
         case model_source.SourceKind.SAVED_MODEL:
-            return load_saved_model(file, source)
+            return load_saved_model(source)
         case model_source.SourceKind.FROZEN_GRAPH:
-            return load_frozen_graph(file, source)
-
-
-def _of_python(
-    file: Path,
-    source: model_source.ModelSource,
-    go_on: Callable[[Callable[[], loaded_step.LoadedStep]], None],
-    again: tuple[CapturedCall, Sequence[Any]] | None,
-) -> loaded_step.LoadedStep:
-    """Return what a file names, or what it does when it runs, or the model that it has then."""
-    find = partial(find_step, file, source)
+            return load_frozen_graph(source)
 
     def is_users(name: str) -> bool:
         return is_user_code(name, file)
@@ -584,7 +544,9 @@ def _of_python(
     )
     if source.name is not None or model_source.declares(file, "workload"):
         with capture.watching(steps=False):
-            return find(model_source.run_file(file, WANTED, arguments=source.arguments))
+            return find_step(
+                source, model_source.run_file(file, WANTED, arguments=source.arguments)
+            )
     with capture.watching():
         namespace = model_source.run_program(
             file, WANTED, arguments=source.arguments, module=source.module
@@ -592,4 +554,4 @@ def _of_python(
         capture.end()
     if capture.chosen() is not None:
         return captured(capture, source)
-    return find(namespace)
+    return find_step(source, namespace)

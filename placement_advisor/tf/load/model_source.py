@@ -77,6 +77,11 @@ class ModelSource:
     step: str | None = None
     capture_timeout_s: float = CAPTURE_TIMEOUT_S
 
+    @property
+    def file(self) -> Path:
+        """The path."""
+        return Path(self.path)
+
 
 def split_name(words: str) -> tuple[str, str | None]:
     """Split ``PATH[:NAME]``. A path may hold colons itself if it exists.
@@ -299,23 +304,15 @@ def declares(path: Path, name: str) -> bool:
         body = ast.parse(path.read_bytes()).body
     except (OSError, SyntaxError, ValueError):  # What runs it says what is wrong.
         return False
-    made = [
-        *(each.name for each in body if isinstance(each, ast.FunctionDef)),
-        *(
-            target.id
-            for each in body
-            if isinstance(each, ast.Assign)
-            for target in each.targets
-            if isinstance(target, ast.Name)
-        ),
-        *(
-            alias.asname or alias.name
-            for each in body
-            if isinstance(each, ast.ImportFrom)
-            for alias in each.names
-        ),
-    ]
-    return name in made
+    for statement in body:
+        match statement:
+            case ast.FunctionDef(name=made) if made == name:
+                return True
+            case ast.Assign(targets=made) if name in [getattr(each, "id", None) for each in made]:
+                return True
+            case ast.ImportFrom(names=made) if name in [each.asname or each.name for each in made]:
+                return True
+    return False
 
 
 def describe(error: BaseException, path: Path) -> str:

@@ -6,7 +6,7 @@ Graphs with TF1's control flow are imported whole, since a `tf.function` cannot 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -16,7 +16,7 @@ from placement_advisor.errors import ModelError
 from placement_advisor.graph.op import UPDATE_KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
 _V1_CONTROL_FLOW = frozenset({"Enter", "RefEnter", "Switch", "RefSwitch", "Merge", "RefMerge"})
@@ -76,17 +76,14 @@ class Fetched:
         """The tensors that come in from outside."""
         return (*self.fed, *self.drawn)
 
-    def batch(self, feeds: Mapping[Any, Any], drawn: Sequence[Any]) -> dict[str, Any]:
-        """Return the batch of a run by the names of its tensors."""
+    def batch(self, feeds: Mapping[Any, Any], drawn: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the tensors of a run, as ``inputs``."""
         given = {self.graph.as_graph_element(key).name: value for key, value in feeds.items()}
         given |= {tensor.name: value for tensor, value in zip(self.drawn, drawn, strict=True)}
-        return {
-            tensor.name: np.asarray(
-                given[tensor.name],
-                None if tensor.dtype == tf.string else tensor.dtype.as_numpy_dtype,
-            )
-            for tensor in self.inputs
-        }
+        return tuple(
+            tf.constant(np.asarray(given[each.name], each.dtype.as_numpy_dtype), each.dtype)
+            for each in self.inputs
+        )
 
 
 class Runs:
@@ -110,7 +107,7 @@ class Runs:
         known = self._seen.get(same)
         if known is not None:
             return known[:2]
-        wanted, fed = _flat(fetches), list(feeds)
+        wanted, fed = list(_flat(fetches)), list(feeds)
         names = (graph.as_graph_element(each).name for each in wanted)
         fed_names = (graph.as_graph_element(each).name for each in fed)
         key = id(graph), tuple(sorted(names)), tuple(sorted(fed_names))
@@ -141,18 +138,17 @@ def _fetched(graph: Any, fetches: Sequence[Any], feeds: Sequence[Any]) -> Fetche
     return Fetched(graph, wanted, tuple(fed), tuple(sources), trains, prepares)
 
 
-@dataclass(frozen=True, slots=True)
-class SessionVariables:
-    """A session's variables, with what they held."""
+class SessionVariable(NamedTuple):
+    """A session's variable, by the names of its handle and of itself, with what it held."""
 
-    handles: tuple[str, ...]
-    names: tuple[str, ...]
-    values: tuple[Any, ...]
-    trainable: tuple[bool, ...]
+    handle: str
+    name: str
+    value: Any
+    trainable: bool
 
 
-def session_variables(session: Any, run: Callable[..., Any], step: Fetched) -> SessionVariables:
-    """Return the variables that a run touches.
+def session_variables(run: Callable[[Any], Any], step: Fetched) -> list[SessionVariable]:
+    """Return the variables that a step touches; ``run`` runs its session.
 
     Raises:
         ModelError: some are of the old kind, whose place nobody can choose.
@@ -167,21 +163,19 @@ def session_variables(session: Any, run: Callable[..., Any], step: Fetched) -> S
     known = {
         variable.handle.op.name: variable
         for collection in ("variables", "local_variables")
-        for variable in session.graph.get_collection(collection)
+        for variable in step.graph.get_collection(collection)
     }
     found = [known[op.name] for op in before if op.type == "VarHandleOp" and op.name in known]
     found.sort(key=lambda variable: variable.name)
-    read = run(session, found) if found else []
-    return SessionVariables(
-        tuple(variable.handle.name for variable in found),
-        tuple(variable.op.name for variable in found),
-        tuple(read),
-        tuple(bool(variable.trainable) for variable in found),
-    )
+    values = run(found) if found else []
+    return [
+        SessionVariable(each.handle.name, each.op.name, value, bool(each.trainable))
+        for each, value in zip(found, values, strict=True)
+    ]
 
 
 def runner_of(
-    step: Fetched, state: SessionVariables
+    step: Fetched, state: Sequence[SessionVariable]
 ) -> tuple[Callable[[Any], Any], Callable[[Any], Any] | None]:
     """Return what computes the step of a batch within a graph of TF2.
 
@@ -189,12 +183,12 @@ def runner_of(
     """
     wanted = [getattr(each, "op", each).name for each in step.wanted]
     graph_def = tf.compat.v1.graph_util.extract_sub_graph(step.graph.as_graph_def(), wanted)
-    variables = [
-        tf.Variable(value, name=name, trainable=trainable)
-        for name, value, trainable in zip(state.names, state.values, state.trainable, strict=True)
-    ]
+    variables = {
+        each.handle: tf.Variable(each.value, name=each.name, trainable=each.trainable)
+        for each in state
+    }
     # What is given from outside is no part of the graph.
-    given = {tensor.op.name for tensor in step.inputs}.union(state.names)
+    given = {tensor.op.name for tensor in step.inputs}.union(each.name for each in state)
     kept = [node for node in graph_def.node if node.name not in given]
     for node in kept:  # Ops that stand with others have their device as well.
         node.attr.pop("_class", None)
@@ -206,7 +200,7 @@ def runner_of(
     def compute(batch: Any) -> Any:
         inner = ops.get_default_graph()
         feeds = dict(zip((tensor.name for tensor in step.inputs), batch, strict=True))
-        for handle, variable in zip(state.handles, variables, strict=True):
+        for handle, variable in variables.items():
             inner.watch_variable(variable)  # It has its name by that.
             feeds[handle] = inner.capture(variable.handle)
         found = tf.graph_util.import_graph_def(
@@ -222,38 +216,6 @@ def runner_of(
         return function
 
     return compute, trace if has_v1_control_flow(step.graph) else None
-
-
-def with_soft_placement(original: Any) -> Any:
-    """Return how sessions are made, here of devices that this machine need not have."""
-
-    def softly(config: Any) -> None:
-        config.allow_soft_placement = True
-
-    return with_config(original, softly)
-
-
-def with_config(original: Any, change: Callable[[Any], None]) -> Any:
-    """Return how sessions are made, here with a change to a copy of their configuration."""
-
-    def made(session: Any, target: Any = "", graph: Any = None, config: Any = None) -> None:
-        ours = tf.compat.v1.ConfigProto()
-        if config is not None:
-            ours.CopyFrom(config)
-        change(ours)
-        original(session, target, graph, ours)
-
-    return made
-
-
-def with_resource_variables(disable: Any) -> Any:
-    """Return a switch to TF1 that leaves variables of TF2: others cannot be placed anew."""
-
-    def disabled() -> None:
-        disable()
-        tf.compat.v1.enable_resource_variables()
-
-    return disabled
 
 
 def ancestors(wanted: Iterable[Any], fed: Iterable[Any]) -> set[Any]:
@@ -283,14 +245,21 @@ def _trains(before: set[Any]) -> bool:
     )
 
 
-def _flat(fetches: Any) -> list[Any]:
-    """Return fetches as a list; those of monitored sessions have hooks for keys."""
+def leaves(fetches: Any) -> Iterator[Any]:
+    """Yield what is fetched; those of monitored sessions have hooks for keys."""
     if isinstance(fetches, dict):
-        return [leaf for each in fetches.values() for leaf in _flat(each)]
+        fetches = [*fetches.values()]
     if isinstance(fetches, list | tuple):
-        return [leaf for each in fetches for leaf in _flat(each)]
-    if isinstance(fetches, tf.SparseTensor | tf.IndexedSlices):
-        return [
-            each for each in tf.nest.flatten(fetches, expand_composites=True) if each is not None
-        ]
-    return [] if fetches is None else [fetches]
+        for each in fetches:
+            yield from leaves(each)
+    elif fetches is not None:
+        yield fetches
+
+
+def _flat(fetches: Any) -> Iterator[Any]:
+    for leaf in leaves(fetches):
+        if isinstance(leaf, tf.SparseTensor | tf.IndexedSlices):
+            parts = tf.nest.flatten(leaf, expand_composites=True)
+            yield from (part for part in parts if part is not None)
+        else:
+            yield leaf

@@ -27,14 +27,23 @@ import tensorflow as tf
 
 from placement_advisor.errors import AdvisorError, ModelError
 from placement_advisor.processes.calls import is_user_code
-from placement_advisor.tf.load.capture import FUNCTION, Capture, SessionRun, Step, taken
+from placement_advisor.tf.failures import first_line
+from placement_advisor.tf.load.capture import (
+    FUNCTION,
+    SESSION,
+    Capture,
+    SessionRun,
+    Step,
+    has_iterator,
+    taken,
+)
 from placement_advisor.tf.load.captured_step import captured
 from placement_advisor.tf.load.eager_step import EagerLoop
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.place import Runner, devices_here, packed, real_devices
 from placement_advisor.tf.trace.tracer import trace_step
 from placement_advisor.tf.training.recording import Recorder, finish
-from placement_advisor.tf.training.session_step import LiveSplit, SessionStep, in_tf2, with_all_cpus
+from placement_advisor.tf.training.session_step import LiveSplit, SessionStep, in_tf2
 from placement_advisor.tf.training.trial import Bill, TrainingTrial
 
 if TYPE_CHECKING:
@@ -159,41 +168,32 @@ class PlacedRun(Capture):
         asked = [step for step in steps if self._plan.step in step.names and step.trains]
         return max(asked or steps, key=lambda step: (step.trains, step.total_s), default=None)
 
-    def _hook_steps(self, put: Callable[[Any, str, Any], None]) -> None:
-        super()._hook_steps(put)
-        session = tf.compat.v1.Session.__mro__[1]
-        put(session, "__init__", with_all_cpus(session.__init__))
-        put(session, "make_callable", self._callable_hook(session.make_callable))
-        # It exports functions that were traced.
-        put(tf.saved_model, "save", self._saving_hook(tf.saved_model.save))
-        concrete = FUNCTION.get_concrete_function
-        put(FUNCTION, "get_concrete_function", self._concrete_hook(concrete))
-        callbacks = keras.callbacks.CallbackList
-        put(callbacks, "on_epoch_end", self._epoch_hook(callbacks.on_epoch_end))
+    def _hook_steps(self) -> None:
+        super()._hook_steps()
+        self._hook(SESSION, "make_callable", self._callable_made)
+        self._hook(tf.saved_model, "save", self._saved)
+        self._hook(FUNCTION, "get_concrete_function", self._made_concrete)
+        self._hook(keras.callbacks.CallbackList, "on_epoch_end", self._epoch_ended)
 
-    def _callable_hook(self, original: Any) -> Any:
-        def make_callable(session: Any, *args: Any, **kwargs: Any) -> Any:
-            made = original(session, *args, **kwargs)
-            return lambda *given, **named: self._other_run(session, lambda: made(*given, **named))
+    def _configure(self, config: Any) -> None:
+        super()._configure(config)
+        # Of what the process's CPU was cut into, a session takes one device by itself.
+        config.device_count["CPU"] = len(tf.config.list_logical_devices("CPU"))
 
-        return make_callable
+    def _callable_made(self, original: Any, session: Any, *args: Any, **kwargs: Any) -> Any:
+        made = original(session, *args, **kwargs)
+        return lambda *given, **named: self._other_run(session, lambda: made(*given, **named))
 
-    def _saving_hook(self, original: Any) -> Any:
-        def save(*args: Any, **kwargs: Any) -> Any:
-            self.put_back()
-            self._trace_as_copies()
-            return original(*args, **kwargs)
+    def _saved(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        self.put_back()
+        self._trace_as_copies()  # Functions are exported that were traced.
+        return original(*args, **kwargs)
 
-        return save
-
-    def _concrete_hook(self, original: Any) -> Any:
+    def _made_concrete(self, original: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         # Whoever asks for it keeps it: it holds variables where they are now.
-        def get_concrete_function(function: Any, *args: Any, **kwargs: Any) -> Any:
-            if tf.executing_eagerly() and not self._is_elsewhere():
-                self.put_back()
-            return original(function, *args, **kwargs)
-
-        return get_concrete_function
+        if tf.executing_eagerly() and not self._is_elsewhere():
+            self.put_back()
+        return original(function, *args, **kwargs)
 
     def _trace_as_copies(self) -> None:
         """Have functions traced themselves for what their copies were called with."""
@@ -203,15 +203,12 @@ class PlacedRun(Capture):
                 with suppress(Exception):  # It says so to whoever calls it.
                     function.get_concrete_function(*given, **named)
 
-    def _epoch_hook(self, original: Any) -> Any:
-        def on_epoch_end(callbacks: Any, *args: Any, **kwargs: Any) -> None:
-            original(callbacks, *args, **kwargs)
-            is_due = time.monotonic() - self._said_s >= _BETWEEN_LINES_S
-            if self._step is not None and self._trial is None and is_due:
-                self._said_s = time.monotonic()
-                self._say(self.bill.told(so_far=True))
-
-        return on_epoch_end
+    def _epoch_ended(self, original: Any, *args: Any, **kwargs: Any) -> None:
+        original(*args, **kwargs)
+        is_due = time.monotonic() - self._said_s >= _BETWEEN_LINES_S
+        if self._step is not None and self._trial is None and is_due:
+            self._said_s = time.monotonic()
+            self._say(self.bill.told(so_far=True))
 
     def _is_elsewhere(self) -> bool:
         return self._is_busy or super()._is_elsewhere()
@@ -255,7 +252,7 @@ class PlacedRun(Capture):
         if isinstance(error, AdvisorError):
             why, hint = error.message, error.hint
         else:
-            why, hint = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}", None
+            why, hint = f"{type(error).__name__}: {first_line(error)}", None
         self.bill.why_not = why
         self._unfit.add(id(step))
         if any(each.trains and id(each) not in self._unfit for each in self.steps.values()):
@@ -320,11 +317,11 @@ class PlacedRun(Capture):
         batches = taken(given, count)
         return self._run(batches, lambda: inner(iter(batches)), began_s)
 
-    def _function_call(self, original: Any, function: Any, args: Any, kwargs: Any) -> Any:
+    def _function_call(self, original: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         if self._step is None:
-            if any(isinstance(each, tf.data.Iterator) for each in tf.nest.flatten((args, kwargs))):
+            if has_iterator((args, kwargs)):
                 return original(function, *args, **kwargs)
-            return super()._function_call(original, function, args, kwargs)
+            return super()._function_call(original, function, *args, **kwargs)
         if id(function) != self._key or self._is_elsewhere() or not tf.executing_eagerly():
             return original(self._version(function), *args, **kwargs)
 
@@ -365,25 +362,19 @@ class PlacedRun(Capture):
             self.put_back()
             return own()
 
-    def _gradient_hook(self, original: Any) -> Any:
-        hook = super()._gradient_hook(original)
+    def _gradient(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._step is not None:
+            return original(*args, **kwargs)
+        return super()._gradient(original, *args, **kwargs)
 
-        def gradient(*args: Any, **kwargs: Any) -> Any:
-            return (hook if self._step is None else original)(*args, **kwargs)
-
-        return gradient
-
-    def _close_hook(self, original: Any) -> Any:
-        def close(session: Any) -> None:
-            if isinstance(self._step, SessionStep) and session is self._step.session:
-                self._is_placed = False  # Its variables end with it.
-                self._give_up(None)
-            for key, step in list(self.steps.items()):
-                if isinstance(step.target, SessionRun) and step.target.is_of(session):
-                    del self.steps[key]
-            original(session)
-
-        return close
+    def _session_closed(self, original: Any, session: Any) -> None:
+        if isinstance(self._step, SessionStep) and session is self._step.session:
+            self._is_placed = False  # Its variables end with it.
+            self._give_up(None)
+        for key, step in list(self.steps.items()):
+            if isinstance(step.target, SessionRun) and step.target.session is session:
+                del self.steps[key]
+        original(session)
 
     def _given_way(self, strategy: str) -> None:
         self.bill.in_place_of = strategy
@@ -520,15 +511,15 @@ class _PlacedStep:
     def __init__(self, split: LiveSplit) -> None:
         self.split = split
         live = split.live
-        self.runner = Runner(live, split.program, split.specs, split.placement)
+        self.runner = Runner(live, split.program, split.placement)
         self.take, self.give_back = self.runner.take, self.runner.give_back
         self._batch = live.loaded.step.batch  # type: ignore[attr-defined]
         self._returned = live.function.structured_outputs
         self._run: Any = None
 
-    def inputs(self, given: Any) -> list[Any] | None:
+    def inputs(self, given: Any) -> tuple[Any, ...] | None:
         """Return the tensors of a batch, None if the split is not for such a batch."""
-        found: list[Any] | None = self._batch.alike(given)
+        found: tuple[Any, ...] | None = self._batch.alike(given)
         return found
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
@@ -540,7 +531,7 @@ class _PlacedStep:
         return packed(self._returned, self._run(*inputs))
 
     def _computed(self, *inputs: Any) -> list[Any]:
-        return self.runner(self.split.divided(inputs))
+        return self.runner(inputs)
 
 
 def _named(step: Step) -> str:

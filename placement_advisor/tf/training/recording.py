@@ -21,7 +21,7 @@ from placement_advisor.profile.read_profile import read_profile
 from placement_advisor.profile.recorded_ops import GRAPH
 from placement_advisor.tf.failures import first_line
 from placement_advisor.tf.load.example_batches import spec_of
-from placement_advisor.tf.place import live_model_step, live_step
+from placement_advisor.tf.place import live_step
 from placement_advisor.tf.run.runner import profiler_options
 from placement_advisor.units import format_bytes, format_ns, format_share
 
@@ -115,11 +115,9 @@ def traced_like(step: Any, inputs: tuple[Any, ...]) -> TracedStep:
 
 
 def _traced(step: Any, inputs: tuple[Any, ...]) -> TracedStep:
-    if not hasattr(step, "jit_compile"):
-        return live_step(step, inputs)
     if getattr(step, "_distribute_strategy", None) not in (None, tf.distribute.get_strategy()):
         step = _without_strategy(step)
-    return live_model_step(step, inputs)
+    return live_step(step, inputs)
 
 
 def _without_strategy(model: Any) -> Any:
@@ -167,7 +165,7 @@ def _first_line(error: Exception) -> str:
     if isinstance(error, AdvisorError):
         first = error.message.splitlines()[0]
         return f"{first} ({error.hint})" if error.hint else first
-    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+    return f"{type(error).__name__}: {first_line(error)}"
 
 
 def _lines(recorder: Recorder, step: TracedStep | None) -> Iterator[str]:
@@ -400,12 +398,13 @@ class PlacementProfiler(keras.callbacks.Callback):  # type: ignore[misc]
         batch = self._batch_seen
         if batch is None:
             raise ModelError("the batch was not seen", hint=_GIVE_BATCH)
-        if any(spec.shape.rank is None for spec in tf.nest.flatten(batch)):
+        shapes = [spec.shape for spec in tf.nest.flatten(batch)]
+        if any(shape.rank is None for shape in shapes):
             raise ModelError("the shape of the batch is open", hint=_GIVE_BATCH)
-        if any(None in spec.shape[1:] for spec in tf.nest.flatten(batch) if spec.shape.rank):
+        if any(None in shape[1:] for shape in shapes if shape.rank):
             raise ModelError("a size of the batch is open behind the first", hint=_GIVE_BATCH)
         size = None
-        if any(None in spec.shape.as_list() for spec in tf.nest.flatten(batch)):
+        if not all(shape.is_fully_defined() for shape in shapes):
             replicas = self.model.distribute_strategy.num_replicas_in_sync
             if not self._samples or self._samples % replicas:
                 raise ModelError("the size of the batch is open", hint=_GIVE_BATCH)
@@ -454,5 +453,5 @@ def _batch_spec(value: Any) -> Any:
 
 
 def _of_size(spec: Any, size: int | None) -> Any:
-    sizes = [size if known is None else known for known in spec.shape.as_list()[:1]]
-    return tf.TensorSpec([*sizes, *spec.shape[1:]], spec.dtype)
+    shape = [size if known is None else known for known in spec.shape]
+    return tf.TensorSpec(shape, spec.dtype)

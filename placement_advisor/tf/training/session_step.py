@@ -17,18 +17,18 @@ from placement_advisor.errors import BatchSplitError, ModelError, PlacementError
 from placement_advisor.graph.placement import read_placement
 from placement_advisor.tf import place, placed_step
 from placement_advisor.tf.failures import run_failure
-from placement_advisor.tf.load.session_step import ancestors, with_config
+from placement_advisor.tf.load.session_step import ancestors, leaves
 from placement_advisor.tf.placed_step import PlacedStep, Runtime
+from placement_advisor.tf.split_step import SplitStep
 from placement_advisor.tf.trace import flat_step
 from placement_advisor.tf.verifier import Verifier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from placement_advisor.measurement.verification import Verification
     from placement_advisor.tf.load.capture import SessionRun
     from placement_advisor.tf.load.session_step import Fetched
-    from placement_advisor.tf.split_step import SplitStep
     from placement_advisor.tf.trace.bundle import Bundle
     from placement_advisor.tf.trace.tracer import TracedStep
     from placement_advisor.tf.training.trial import SplitPlan
@@ -42,10 +42,7 @@ _LIMIT_S = 600.0
 
 
 class LiveSplit:
-    """A step with a split of it: ``program`` is what runs, ``placement`` where, by real devices.
-
-    ``specs`` has the inputs of the program by name; `divided` makes them of those of the step.
-    """
+    """A step with a split of it: ``program`` is what runs, ``placement`` where, by real devices."""
 
     def __init__(self, live: TracedStep, plan: SplitPlan) -> None:
         """Split a step as a plan says. Nothing runs, and nothing moves.
@@ -56,18 +53,14 @@ class LiveSplit:
         """
         self.live = live
         self._here = place.devices_here()
+        self.program: flat_step.FlatStep | SplitStep = live.flat
         if plan.samples is None:
             assert plan.placement is not None, "a plan has a placement or shares of the batch"
-            placement, names = place.fitting(plan.placement, live)
-            self.placement = placement.renamed(place.real_devices(names, self._here, {}))
-            self.program: flat_step.FlatStep | SplitStep = live.flat
-            flat = tf.nest.flatten(live.loaded.specs)
-            self.specs = dict(zip(live.flat.inputs, flat, strict=True))
-            self._split: SplitStep | None = None
+            self.placement = place.placed_here(plan.placement, live, {})
             return
         assert plan.single is not None, "shares of the batch are those of an analysis"
         read_placement(plan.single, live.graph, live.traced_as())
-        self._split, self.placement = place.split_batch(
+        self.program, self.placement = place.split_batch(
             live,
             groups=plan.groups(),
             ratios=plan.samples,
@@ -75,11 +68,6 @@ class LiveSplit:
             family=plan.family if plan.placement is None else BATCH,
             real=place.real_devices(plan.devices, self._here, {}),
         )
-        self.program, self.specs = self._split, self._split.specs
-
-    def divided(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        """Return the inputs of the program."""
-        return inputs if self._split is None else self._split.divided(inputs)
 
     def verified(self) -> Verification:
         """Compare the split with the step on one device.
@@ -89,7 +77,8 @@ class LiveSplit:
         """
         live = self.live
         whole = live.flat.bundle(live.batches())
-        bundle = whole if self._split is None else self._split.bundle()
+        program = self.program
+        bundle = program.bundle() if isinstance(program, SplitStep) else whole
         if bundle.split is not None and bundle.split.takes_statistics:
             raise BatchSplitError(
                 "each share of the batch would be normalized by its own statistics, which is "
@@ -134,6 +123,7 @@ T = TypeVar("T")
 v1 = tf.compat.v1
 
 _PREFIX = "placed_by_placement_advisor"
+_COMPOSITE = tf.SparseTensor | tf.IndexedSlices | tf.RaggedTensor
 _TABLES = ("HashTable", "MutableHashTable", "MutableDenseHashTable")
 
 
@@ -170,7 +160,7 @@ class SessionStep:
         table = next((n.name for n in self._placed.node if n.op.startswith(_TABLES)), None)
         if table is not None:
             raise ModelError(f"its step looks up in a table of the session ({table})")
-        self._copy: _Copy | None = None
+        self._copy = self._added()
 
     def with_drawn(self, feeds: Any, run: Callable[..., Any]) -> Any:
         """Return what is fed, with what comes out of iterators in place of these."""
@@ -185,27 +175,24 @@ class SessionStep:
         fetches, feeds, _ = given
         fed = {self.session.graph.as_graph_element(key).name: feeds[key] for key in feeds}
         shapes = [np.shape(fed[tensor.name]) for tensor in self._fetched.inputs]
-        return given if shapes == self._shapes and not _is_composite(fetches) else None
+        is_composite = any(isinstance(leaf, _COMPOSITE) for leaf in leaves(fetches))
+        return given if shapes == self._shapes and not is_composite else None
 
     def leaves_alone(self, other: Fetched) -> bool:
         """Whether another run of the session touches no variable that is elsewhere."""
         if id(other) not in self._left_alone:
             wanted = (getattr(each, "op", each) for each in other.wanted)
             touched = {op.name for op in ancestors(wanted, other.inputs)}
-            moved = set() if self._copy is None else self._copy.moved
-            self._left_alone[id(other)] = other, touched.isdisjoint(moved)
+            self._left_alone[id(other)] = other, touched.isdisjoint(self._copy.moved)
         return self._left_alone[id(other)][1]
 
     def take(self) -> None:
         """Have the variables where the placement has them."""
-        if self._copy is None:
-            self._copy = self._added()
-        self._run(self.session, self._copy.go)
+        self._run(self._copy.go)
 
     def give_back(self) -> None:
         """Have the variables where the program has made them."""
-        assert self._copy is not None, "they were taken"
-        self._run(self.session, self._copy.back)
+        self._run(self._copy.back)
 
     def __call__(self, given: Any) -> Any:
         """Return what the session would have returned."""
@@ -214,7 +201,6 @@ class SessionStep:
 
     def _fetches(self, asked: Any) -> Any:
         """Return what is fetched of the copy, in the same structure."""
-        assert self._copy is not None, "it was added"
         if isinstance(asked, dict):
             return type(asked)((key, self._fetches(each)) for key, each in asked.items())
         if isinstance(asked, list | tuple):
@@ -247,7 +233,7 @@ class SessionStep:
         flat_step.suffix_functions(placed, f"_{_PREFIX}")
         device = {node.name: node.device for node in placed.node}
         shape = {node.name: node.attr["shape"].shape for node in placed.node}
-        given = dict(zip(program.inputs, self.split.divided(self._fetched.inputs), strict=True))
+        given = dict(zip(program.inputs, place.divided(program, self._fetched.inputs), strict=True))
         go, back, moved = [], [], set()
         for name, held in program.state.variables.items():
             own = graph.get_tensor_by_name(self._own_handle(held))
@@ -290,16 +276,7 @@ class SessionStep:
         """Return the name of the user's handle of a variable of the traced step."""
         variables = self.split.live.function.graph.variables
         name = next(each.name for each in variables if each.handle is held.handle)
-        return dict(zip(self._held.names, self._held.handles, strict=True))[name.partition(":")[0]]
-
-
-def with_all_cpus(original: Any) -> Any:
-    """Return how sessions are made, here with all devices that the process's CPU was cut into."""
-
-    def on_all(config: Any) -> None:
-        config.device_count["CPU"] = len(tf.config.list_logical_devices("CPU"))
-
-    return with_config(original, on_all)
+        return next(each.handle for each in self._held if each.name == name.partition(":")[0])
 
 
 def in_tf2(call: Callable[[], T]) -> T:
@@ -322,15 +299,6 @@ def in_tf2(call: Callable[[], T]) -> T:
 
     with ThreadPoolExecutor(1) as outside:
         return outside.submit(run).result()
-
-
-def _is_composite(asked: Any) -> bool:
-    """Whether something is fetched that several tensors make up."""
-    if isinstance(asked, dict):
-        return any(map(_is_composite, asked.values()))
-    if isinstance(asked, list | tuple):
-        return any(map(_is_composite, asked))
-    return isinstance(asked, tf.SparseTensor | tf.IndexedSlices | tf.RaggedTensor)
 
 
 def _carries(source: Any, target: Any, dtype: Any) -> Any:

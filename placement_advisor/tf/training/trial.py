@@ -6,6 +6,7 @@ It is free of TensorFlow.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path  # noqa: TC003 - pydantic reads it
 from statistics import median
 
@@ -48,11 +49,10 @@ SPLIT_PLAN = TypeAdapter(SplitPlan)
 
 # In so many turns each: as few as have an interval, and two more.
 _TURNS = 10
-_OWN, _PLACED = "own", "placed"
 # Less is said with three digits.
 _EXACT_S = 10
-# Whatever slows a machine for a while slows both.
-_ORDER = (_OWN, _PLACED, _PLACED, _OWN)
+# Which turns are the placed step's: whatever slows a machine for a while slows both.
+_ORDER = (False, True, True, False)
 
 
 class TrainingTrial:
@@ -65,19 +65,19 @@ class TrainingTrial:
         """Have so many steps counted each way: in `_TURNS` turns, or in turns of one."""
         self._turns = min(steps, _TURNS)
         self._steps = round(steps / self._turns)
-        self._turns_of: dict[str, list[list[int]]] = {_OWN: [], _PLACED: []}
+        self._own: list[list[int]] = []
+        self._placed: list[list[int]] = []
         self._turn: list[int] | None = None
 
     @property
     def is_placed(self) -> bool:
         """Whether the next step is the placed one."""
-        done = sum(map(len, self._turns_of.values()))
-        return _ORDER[done % len(_ORDER)] == _PLACED
+        return _ORDER[len(self._own + self._placed) % len(_ORDER)]
 
     @property
     def is_over(self) -> bool:
         """Whether all turns are done."""
-        return all(len(turns) >= self._turns for turns in self._turns_of.values())
+        return min(len(self._own), len(self._placed)) >= self._turns
 
     def took(self, seconds: float) -> None:
         """Note how long the step took that `is_placed` told of."""
@@ -86,18 +86,18 @@ class TrainingTrial:
             return
         self._turn.append(round(seconds * NS_PER_S))
         if len(self._turn) == self._steps:
-            self._turns_of[_PLACED if self.is_placed else _OWN].append(self._turn)
+            (self._placed if self.is_placed else self._own).append(self._turn)
             self._turn = None
 
     @property
     def own_ns(self) -> float:
         """The median step of the script's own."""
-        return median(ns for turn in self._turns_of[_OWN] for ns in turn)
+        return median(chain.from_iterable(self._own))
 
     @property
     def placed_ns(self) -> float:
         """The median placed step."""
-        return median(ns for turn in self._turns_of[_PLACED] for ns in turn)
+        return median(chain.from_iterable(self._placed))
 
     @property
     def speedup(self) -> float:
@@ -116,7 +116,7 @@ class TrainingTrial:
         return self._turns * self._steps
 
     def _ratios(self) -> list[float]:
-        return measurements.paired_ratios(self._turns_of[_OWN], self._turns_of[_PLACED])
+        return measurements.paired_ratios(self._own, self._placed)
 
 
 @dataclass(slots=True, kw_only=True)
