@@ -75,14 +75,10 @@ class Options:
     @classmethod
     def of(cls, options: AnalyzeOptions) -> Options:
         """Return them as they are published."""
-        source = options.source
         return contract.like(
             cls,
             options,
-            name=source.name,
-            mode=source.mode,
-            batch_size=source.batch_size,
-            outputs=source.outputs,
+            options.source,
             costs=None if options.costs is None else str(options.costs),
             testbed=options.testbed and options.testbed.value,
             hosts=options.hosts and options.hosts.words,

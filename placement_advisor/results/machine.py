@@ -15,7 +15,6 @@ from placement_advisor.files import contract
 from placement_advisor.graph.identities import Fingerprint
 from placement_advisor.machine import gpu_facts
 from placement_advisor.machine.calibration import MemoryTiming
-from placement_advisor.machine.devices import Basis
 from placement_advisor.results.analysis import PUBLISHED_STEPS, PublishedSteps
 
 if TYPE_CHECKING:
@@ -119,42 +118,29 @@ class Hardware:
         def is_wanted(name: str) -> bool:
             return presets is None or name in presets
 
-        return cls(
-            schema_version=1,
+        return contract.like(
+            cls,
             advisor_version=__version__,
             published_steps=PUBLISHED_STEPS,
             devices=tuple(_gpu(gpu) for gpu in gpu_facts.listed_gpus() if is_wanted(gpu.name)),
-            links=tuple(_link(link) for link in gpu_facts.listed_links() if is_wanted(link.name)),
+            links=[
+                contract.like(Link, each, each.link)
+                for each in gpu_facts.listed_links()
+                if is_wanted(each.name)
+            ],
         )
 
 
 def _gpu(gpu: gpu_facts.ListedGpu) -> Gpu:
-    device, facts = gpu.device, gpu.facts
     return contract.like(
         Gpu,
         gpu,
-        gpu=gpu.datasheet,
-        chip=facts.chip,
-        multiprocessors=facts.multiprocessors,
-        peak_flops_per_s=facts.peak_flops_per_s,
-        matrix_flops_per_s=device.matrix_flops_per_s,
-        memory_bandwidth_bytes_per_s=facts.memory_bandwidth_bytes_per_s,
-        memory_bytes=device.memory_bytes,
-        launch_overhead_ns=device.launch_overhead_ns,
-        launch_overhead_basis=Basis.ASSUMED,
+        gpu.facts,
+        gpu.device,
         kernels=[
             Kernels(family=family.value, basis=basis.value, mean_error=error)
-            for family, (basis, error) in family_bases(device).items()
+            for family, (basis, error) in family_bases(gpu.device).items()
         ],
-    )
-
-
-def _link(listed: gpu_facts.ListedLink) -> Link:
-    return contract.like(
-        Link,
-        listed,
-        latency_ns=listed.link.latency_ns,
-        bandwidth_bytes_per_s=listed.link.bandwidth_bytes_per_s,
     )
 
 
@@ -312,14 +298,9 @@ class Calibration:
         return contract.like(
             cls,
             calibration,
-            schema_version=1,
+            summary,
             advisor_version=__version__,
-            tensorflow_version=summary.tensorflow_version,
             testbed=contract.like(Testbed, summary, kind=summary.testbed, host_link=summary.link),
-            fingerprint=summary.fingerprint,
-            kept_in=summary.kept_in,
-            cluster_file=summary.cluster_file,
-            warnings=summary.warnings,
             devices=[
                 Device(
                     name=name,
@@ -401,7 +382,6 @@ class Acceptance:
         return contract.like(
             cls,
             plan,
-            schema_version=2,
             advisor_version=__version__,
             tensorflow_version=version("tensorflow"),
             trusted=not any(f.outcome is CheckOutcome.OFF for pair in pairs for f in pair.findings),
