@@ -23,7 +23,7 @@ from placement_advisor.results.analysis import PUBLISHED_STEPS, GpuTimes, Scalin
 from placement_advisor.results.candidate import failure_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.analysis.analysis_result import Analysis, Candidate, Finding
     from placement_advisor.measurement.measurement import Activity, CandidateFailure, StepProfile
@@ -43,24 +43,18 @@ _SIDE_BY_SIDE = 4
 _BEFORE_OTHERS = {BASELINE: 0, AS_WRITTEN: 1}
 
 
-class Figure(NamedTuple):
-    """A figure of a step, as all reports show it: a number under its title, or words for it."""
-
-    title: str
-    number: Callable[[Schedule | StepProfile], str]
-    words: Callable[[Schedule | StepProfile], str]
+# Of a step beside its time: titles of `figure_cells`.
+FIGURES = ("Copies", "Exposed")
 
 
-def _copies(step: Schedule | StepProfile) -> str:
+def figure_cells(step: Schedule | StepProfile | None) -> tuple[str, str]:
+    """Return the figures of a step under their titles."""
+    if step is None:
+        return NOTHING, NOTHING
+    copies = f"{step.transfer_count}, {_bytes(step)}"
     if not step.transfer_count:
-        return NOTHING if step.transfer_count is None else "none"
-    return f"{step.transfer_count}, {_bytes(step)}"
-
-
-def _copies_words(step: Schedule | StepProfile) -> str:
-    if not step.transfer_count:
-        return "copies not all seen" if step.transfer_count is None else "no copies"
-    return f"{units.copies_text(step.transfer_count)}, {_bytes(step)}"
+        copies = NOTHING if step.transfer_count is None else "none"
+    return copies, _exposed(step)
 
 
 def _bytes(step: Schedule | StepProfile) -> str:
@@ -69,17 +63,6 @@ def _bytes(step: Schedule | StepProfile) -> str:
 
 def _exposed(step: Schedule | StepProfile) -> str:
     return units.format_ns(step.exposed_ns)
-
-
-# Beside its time. Whoever adds one has it in report.txt, report.md, report.html and the tab.
-FIGURES = (
-    Figure("Copies", _copies, _copies_words),
-    Figure(
-        "Exposed",
-        _exposed,
-        lambda step: "" if step.transfer_count == 0 else f"{_exposed(step)} exposed",
-    ),
-)
 
 
 def timed_ns(candidate: Candidate) -> int | None:
@@ -162,7 +145,13 @@ def figure_lines(step_ns: int | None, step: Schedule | StepProfile | None) -> li
         return [NOTHING]
     if step is None:
         return [units.format_ns(step_ns), NO_PROFILE]
-    return [units.format_ns(step_ns), *filter(None, (each.words(step) for each in FIGURES))]
+    time = units.format_ns(step_ns)
+    if step.transfer_count == 0:
+        return [time, "no copies"]
+    copies = "copies not all seen"
+    if step.transfer_count is not None:
+        copies = f"{units.copies_text(step.transfer_count)}, {_bytes(step)}"
+    return [time, copies, f"{_exposed(step)} exposed"]
 
 
 def error_rows(candidate: Candidate) -> Iterator[list[str]]:
