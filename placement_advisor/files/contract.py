@@ -125,6 +125,9 @@ _UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")  # Of an object, o
 _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 
 
+_MISSING = object()
+
+
 def like(kind: type[T], /, *values: object, **others: Any) -> T:
     """Return a value of a contract with what others have by the same names, and with what is given.
 
@@ -142,7 +145,7 @@ def like(kind: type[T], /, *values: object, **others: Any) -> T:
 
 def _found(name: str, kind: Any, values: Sequence[object]) -> Any:
     for value in values:
-        if (found := getattr(value, name, _found)) is not _found:
+        if (found := getattr(value, name, _MISSING)) is not _MISSING:
             return found
     if get_origin(kind) is Literal:
         (only,) = get_args(kind)

@@ -375,17 +375,14 @@ def _activities(analysis: Analysis) -> Iterator[document.Part]:
         profile = candidate.profile
         if profile is None:
             continue
-        share = statements.copy_share(profile)
-        if share is None:
+        shares = statements.activity_shares(profile)
+        if shares is None:
             yield f"{candidate.name}: the profile is empty."
             continue
-        title = (
-            f"{candidate.name}: compute {units.format_share(1 - share)}, copies "
-            f"{units.format_share(share)} of all activity in {len(profile.step_ns)} profiled steps"
-        )
         rows = [row.cells for row in statements.activity_rows(profile.activities)]
         table = document.Table(statements.ACTIVITY_HEADINGS, rows, names=(-1,))
-        yield document.Section(title, [table], page_only=candidate.name not in compared)
+        title, is_aside = f"{candidate.name}: {shares}", candidate.name not in compared
+        yield document.Section(title, [table], page_only=is_aside)
 
 
 def _errors(analysis: Analysis) -> Iterator[document.Part]:

@@ -265,11 +265,14 @@ def activity_rows(
     )
 
 
-def copy_share(profile: StepProfile) -> float | None:
-    """Return the share of copies in the time of all activities, None if there were none."""
+def activity_shares(profile: StepProfile) -> str | None:
+    """Return what took the time of all activities, in words; None if there were none."""
     total = sum(activity.total_ns for activity in profile.activities)
-    copies = sum(activity.total_ns for activity in profile.activities if activity.is_copy)
-    return copies / total if total else None
+    if not total:
+        return None
+    copies = sum(activity.total_ns for activity in profile.activities if activity.is_copy) / total
+    shares = f"compute {units.format_share(1 - copies)}, copies {units.format_share(copies)}"
+    return f"{shares} of all activity in {len(profile.step_ns)} profiled steps"
 
 
 def did_run(candidate: Candidate) -> bool:
@@ -571,15 +574,14 @@ def _of_times(times: GpuTimes) -> str:
 
 def _errors(times: GpuTimes, basis: str) -> str:
     """Return the mean error of each family, that which takes most time first."""
-    by_word: dict[str, list[tuple[float, float]]] = {}
+    shares: defaultdict[str, float] = defaultdict(float)
+    errors: defaultdict[str, float] = defaultdict(float)
     for each in times.families:
         if each.basis == basis:
-            by_word.setdefault(FAMILY_WORDS[each.family], []).append((each.share, each.mean_error))
-    found = []
-    for word, rows in by_word.items():
-        error = sum(share * each for share, each in rows) / sum(share for share, _ in rows)
-        found.append(f"{word} {mean_error_text(error)}")
-    return ", ".join(found)
+            word = FAMILY_WORDS[each.family]
+            shares[word] += each.share
+            errors[word] += each.share * each.mean_error
+    return ", ".join(f"{word} {mean_error_text(errors[word] / shares[word])}" for word in shares)
 
 
 def scaling_lines(candidates: Sequence[Candidate]) -> list[str]:

@@ -201,8 +201,8 @@ def layer_parts(graph: OpGraph, view: LayerView) -> tuple[list[Part], list[tuple
     part_of = {name: number for number, part in enumerate(found) for name in part.ops}
     ends = dict.fromkeys((part_of[edge.producer], part_of[edge.consumer]) for edge in between)
     apart = [(source, target) for source, target in ends if source != target]
-    sources, targets = zip(*sorted(apart), strict=True) if apart else ((), ())
-    order = topological_order(len(found), sources, targets) or []
+    ordered = sorted(apart)
+    order = topological_order(len(found), [s for s, _ in ordered], [t for _, t in ordered]) or []
     place = {number: i for i, number in enumerate(order)}
     return [found[number] for number in order], [(place[s], place[t]) for s, t in apart]
 

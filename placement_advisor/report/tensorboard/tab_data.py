@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,13 +25,13 @@ from placement_advisor.analysis.findings.rules import finding_page
 from placement_advisor.analysis.reasons import speedup_of
 from placement_advisor.analysis.recording import AnalysisSnapshot
 from placement_advisor.defaults import BASELINE
-from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import STRICT, ByName, Count, Rows, plain, read
 from placement_advisor.files.output import DETAILS, OVERVIEW
 from placement_advisor.files.untrusted import MisfitError, shown
 from placement_advisor.measurement.measurement import FailureKind
 from placement_advisor.report import analysis_report, statements
 from placement_advisor.report.document import NOTHING
+from placement_advisor.report.find_analysis import refusing
 from placement_advisor.report.pictures import layer_layout, result_plots, timeline_plot
 from placement_advisor.report.pictures.layer_layout import Text, check_below
 from placement_advisor.results.analysis import ScalingRow, scaling
@@ -545,15 +544,18 @@ def _tensors(transfers: Sequence[schedules.Transfer]) -> tuple[Part, ...]:
 
 
 def _activities(profile: StepProfile) -> tuple[Part, ...]:
-    share = statements.copy_share(profile)
-    if share is None:
+    shares = statements.activity_shares(profile)
+    if shares is None:
         return (Part("The profile is empty."),)
     rows = statements.activity_rows(profile.activities, statements.REPORT_ACTIVITIES)
-    shares = f"Compute {units.format_share(1 - share)}, copies {units.format_share(share)}"
-    said = f"{shares} of all activity in {len(profile.step_ns)} profiled steps."
     bold = tuple(number for number, row in enumerate(rows) if row.is_copy)
     cells = tuple(row.cells for row in rows)
-    return Part(said), Part(table=Table(_RAN, statements.ACTIVITY_HEADINGS, cells, bold))
+    return Part(f"{shares.capitalize()}."), Part(
+        table=Table(_RAN, statements.ACTIVITY_HEADINGS, cells, bold)
+    )
+
+
+_HINT = "give the folder of an analysis, as `advisor analyze MODEL` leaves it"
 
 
 def read_overview(path: Path) -> Overview:
@@ -562,7 +564,7 @@ def read_overview(path: Path) -> Overview:
     Raises:
         AdvisorError: the file cannot be read, or is damaged.
     """
-    with _refusing(path):
+    with refusing(path, _HINT):
         return read(Overview, path)
 
 
@@ -572,19 +574,10 @@ def read_details(path: Path, overview: Overview) -> Details:
     Raises:
         AdvisorError: the file cannot be read, or is damaged, or does not fit the overview.
     """
-    with _refusing(path):
+    with refusing(path, _HINT):
         details = read(Details, path)
         details.check(overview)
         return details
-
-
-@contextmanager
-def _refusing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except MisfitError as misfit:
-        hint = "give the folder of an analysis, as `advisor analyze MODEL` leaves it"
-        raise AdvisorError(f"{path}: {misfit}", hint=hint) from None
 
 
 def compact(content: Overview | Details) -> str:
