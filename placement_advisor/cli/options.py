@@ -293,24 +293,18 @@ def hosts_asked(
             if value is not None:
                 raise AdvisorError(f"{option} needs --hosts or --hostfile")
         return None
-    from placement_advisor.analysis.hosts import (
-        HostOptions,
-        HostSource,
-        hosts_from_environment,
-        parse_hosts,
-        read_hostfile,
-    )
+    from placement_advisor.analysis import hosts as known
     from placement_advisor.machine import testbed_plan
 
     if hosts is not None and hostfile is not None:
         raise AdvisorError("--hosts and --hostfile cannot be used together")
     if hostfile is not None:
-        requests = read_hostfile(hostfile)
-    elif hosts in (HostSource.SLURM, HostSource.TF_CONFIG):
-        requests = hosts_from_environment(HostSource(hosts))
+        requests = known.read_hostfile(hostfile)
+    elif hosts in list(known.HostSource):
+        requests = known.hosts_from_environment(known.HostSource(hosts))
     else:
-        requests = parse_hosts(hosts or "")
-    asked = HostOptions(
+        requests = known.parse_hosts(hosts or "")
+    asked = known.HostOptions(
         requests=requests,
         launch=launch or defaults.LAUNCH,
         link=testbed_plan.HostLink((link or LinkChoice.TLS).value),

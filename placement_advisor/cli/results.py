@@ -174,26 +174,19 @@ def view(
     ] = "127.0.0.1",
 ) -> None:
     """Show analyses in TensorBoard, running ones included, until Ctrl-C."""
-    from placement_advisor.report.find_analysis import (
-        NO_ANALYSIS,
-        find_runs,
-        finished_analyses,
-        is_text_only,
-        text_only_error,
-    )
+    from placement_advisor.report import find_analysis as found
     from placement_advisor.report.tensorboard.server import tensorboard
 
     logdir = folder or Path(defaults.OUTPUT)
     if not logdir.is_dir():
-        raise AdvisorError(f"{logdir}: no such folder", hint=NO_ANALYSIS)
+        raise AdvisorError(f"{logdir}: no such folder", hint=found.NO_ANALYSIS)
     root = logdir.resolve()
-    quick = [
-        logdir / each.relative_to(root) for each in finished_analyses(root) if is_text_only(each)
-    ]
-    if next(find_runs(root), None) is None:
+    finished = filter(found.is_text_only, found.finished_analyses(root))
+    quick = [logdir / each.relative_to(root) for each in finished]
+    if next(found.find_runs(root), None) is None:
         if quick:
-            raise text_only_error(quick[0], shown="nothing to look at in TensorBoard")
-        raise AdvisorError(f"{logdir}: holds no analysis", hint=NO_ANALYSIS)
+            raise found.text_only_error(quick[0], shown="nothing to look at in TensorBoard")
+        raise AdvisorError(f"{logdir}: holds no analysis", hint=found.NO_ANALYSIS)
     for folder in quick:
         say(f"not shown, as it is text alone: {folder}; advisor show {shlex.quote(str(folder))}")
     say("starting TensorBoard")
