@@ -321,7 +321,9 @@ class Candidate:
     def predicted_step(self) -> Step | None:
         """What is shown of its prediction."""
         found = self.predicted
-        return found and self._step(found, found.step_ns, 1.0, found.transfer_count)
+        if found is None:
+            return None
+        return self._step(found, found.step_ns, 1.0, found.transfer_count)
 
     @property
     def measured_step(self) -> Step | None:
@@ -346,7 +348,7 @@ class Candidate:
             longest_wait_ns = max(waits_ns.values(), default=0)
         return Step(
             step_ns=step_ns,
-            ratio=ratio and ratio.interval,
+            ratio=None if ratio is None else ratio.interval,
             transfer_count=transfer_count,
             parts=parts,
             longest_wait_ns=longest_wait_ns,
