@@ -8,22 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placement_advisor import defaults
+from placement_advisor.cli import options
 from placement_advisor.cli.console import print_json, progress, say, warn
-from placement_advisor.cli.options import (
-    CANDIDATES,
-    AsJson,
-    OpenPorts,
-    Quiet,
-    TestbedChoice,
-    complete_candidates,
-    complete_hardware,
-    hosts_asked,
-    model_source,
-    refuse_beside_hosts,
-    split_names,
-    split_ratios,
-    takes,
-)
 from placement_advisor.cli.results import Verbose, print_analysis
 from placement_advisor.cli.run import train
 from placement_advisor.errors import AdvisorError
@@ -34,7 +20,7 @@ if TYPE_CHECKING:
     from placement_advisor.tf.load.model_source import ModelSource
 
 
-@takes(source=model_source, asked=hosts_asked)
+@options.takes(source=options.model_source, asked=options.hosts_asked)
 def analyze(
     *,
     devices: Annotated[
@@ -45,13 +31,13 @@ def analyze(
         str | None,
         typer.Option(
             metavar="SPEC|FILE",
-            autocompletion=complete_hardware,
+            autocompletion=options.complete_hardware,
             help="Predict for devices that are not here, like 2xV100-NVLink, or for those of a "
             "cluster file (.toml). Nothing runs.",
         ),
     ] = None,
     testbed: Annotated[
-        TestbedChoice | None,
+        options.TestbedChoice | None,
         typer.Option(help="Where candidates run. Default: GPUs if there are enough, else workers."),
     ] = None,
     asked: HostOptions | None,
@@ -67,8 +53,8 @@ def analyze(
         str | None,
         typer.Option(
             metavar="A,B,C",
-            autocompletion=complete_candidates,
-            help=f"Candidates to try: {CANDIDATES}. Default: all are predicted, the "
+            autocompletion=options.complete_candidates,
+            help=f"Candidates to try: {options.CANDIDATES}. Default: all are predicted, the "
             "best of them run. `single` always runs.",
         ),
     ] = None,
@@ -127,7 +113,7 @@ def analyze(
             "reports in text alone. It takes only seconds after the trace.",
         ),
     ] = False,
-    open_ports: OpenPorts = False,
+    open_ports: options.OpenPorts = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -144,9 +130,9 @@ def analyze(
             "--apply", help="Run the script to its end afterwards, as `advisor run` does."
         ),
     ] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
     verbose: Verbose = False,
-    quiet: Quiet = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Trace a model, simulate and run candidate placements, and say whether to split."""
     from placement_advisor.analysis.options import AnalyzeOptions, effort_of
@@ -160,7 +146,7 @@ def analyze(
             f"{option} and --hardware cannot be used together",
             hint="--hardware says how many there are",
         )
-    refuse_beside_hosts(
+    options.refuse_beside_hosts(
         asked,
         {
             "--devices": devices is not None,
@@ -182,15 +168,15 @@ def analyze(
         raise AdvisorError(
             "--costs needs --hardware", hint="it says where the profile was recorded: 2xV100-NVLink"
         )
-    options = AnalyzeOptions(
+    wanted = AnalyzeOptions(
         source=source,
         devices=asked.device_count if asked else devices or defaults.DEVICES,
         hosts=asked,
         hardware=hardware,
         costs=costs,
         testbed=None if testbed is None else TestbedKind(testbed.value),
-        candidates=None if candidates is None else split_names("--candidates", candidates),
-        ratios=None if ratios is None else split_ratios("--ratios", ratios),
+        candidates=None if candidates is None else options.split_names("--candidates", candidates),
+        ratios=None if ratios is None else options.split_ratios("--ratios", ratios),
         effort=effort_of(effort, seed, quick=quick),
         steps=steps,
         rounds=rounds,
@@ -203,16 +189,16 @@ def analyze(
     )
     try:
         with progress(quiet=quiet) as watcher:
-            analysis = analyze_into_folder(options, watcher)
+            analysis = analyze_into_folder(wanted, watcher)
     except KeyboardInterrupt:
         kept = "nothing of this analysis is kept, timed rounds included"
-        say(f"{kept}; {options.folder} is as it was")
+        say(f"{kept}; {wanted.folder} is as it was")
         raise
     if as_json:
         if not quiet:
             warn(analysis.warnings)
         print_json(Analysis.of(analysis))
     else:
-        print_analysis(options.folder, verbose=verbose)
+        print_analysis(wanted.folder, verbose=verbose)
     if apply:
-        train(source.path, source.module, options.folder)
+        train(source.path, source.module, wanted.folder)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placement_advisor.cli.console import progress
+from placement_advisor.cli.console import progress, text_output
 from placement_advisor.cli.options import OpenPorts, Quiet, TimeLimit
 from placement_advisor.defaults import TIME_LIMIT_S
 from placement_advisor.errors import AdvisorError
@@ -100,7 +100,6 @@ def check(
     """
     from placement_advisor.check.check_models import CheckOptions, check_models
     from placement_advisor.check.lock_file import find_config, read_config
-    from placement_advisor.files.output import holding, output_file
 
     if measure and (update or graphs_only):
         raise AdvisorError(
@@ -122,18 +121,14 @@ def check(
         time_limit_s=time_limit,
     )
     with ExitStack() as stack:
-        files = [
-            (form, stack.enter_context(output_file(file, option="--format")) if file else None)
+        writers = [
+            (form, stack.enter_context(text_output(file, option="--format")))
             for form, file in wanted
         ]
         with progress(quiet=quiet) as watcher:
             result = check_models(settings, options, watcher)
-        for form, put in files:
-            text = _written(form, result, settings.root, verbose=verbose)
-            if put is None:
-                sys.stdout.write(text)
-            else:
-                put(holding(text))
+        for form, write in writers:
+            write(_written(form, result, settings.root, verbose=verbose))
     raise typer.Exit(result.exit_code)
 
 
@@ -169,26 +164,21 @@ def _keep(settings: Path, lock: Path, files: Iterable[Path]) -> None:
 
 def _written(form: Format, result: CheckResult, root: Path, *, verbose: bool) -> str:
     """Return the report in a format."""
-    if form is Format.TEXT:
-        from placement_advisor.report.check_report import check_as_text
+    from placement_advisor.files.contract import plain
+    from placement_advisor.report import check_report
+    from placement_advisor.results.check import Check
 
-        return check_as_text(result, verbose=verbose)
-    if form is Format.JSON:
-        from placement_advisor.files.contract import plain
-        from placement_advisor.results.check import Check
-
-        return _json(plain(Check.of(result)))
-    if form is Format.GITHUB:
-        from placement_advisor.report.check_report import check_as_github
-
-        return check_as_github(_in_repository(result, root))
-    if form is Format.SARIF:
-        from placement_advisor.report.check_report import check_as_sarif
-
-        return _json(check_as_sarif(_in_repository(result, root)))
-    from placement_advisor.report.check_report import check_as_markdown
-
-    return check_as_markdown(result)
+    match form:
+        case Format.TEXT:
+            return check_report.check_as_text(result, verbose=verbose)
+        case Format.MARKDOWN:
+            return check_report.check_as_markdown(result)
+        case Format.GITHUB:
+            return check_report.check_as_github(_in_repository(result, root))
+        case Format.SARIF:
+            return _json(check_report.check_as_sarif(_in_repository(result, root)))
+        case Format.JSON:
+            return _json(plain(Check.of(result)))
 
 
 def _json(content: object) -> str:

@@ -10,15 +10,18 @@ import io
 import os
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.report.progress import TimeLeft, harmless, live_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
     from placement_advisor.analysis.progress import ProgressListener, TimeAhead
+
+Found = TypeVar("Found")
 
 
 class ReaderGoneError(Exception):
@@ -41,6 +44,40 @@ def print_json(value: object) -> None:
     from placement_advisor.files.contract import json_text
 
     sys.stdout.write(json_text(value))
+
+
+def answer(
+    found: Found,
+    published: Callable[[Found], object],
+    text: Callable[[Found], str],
+    *,
+    as_json: bool,
+) -> None:
+    """Print what a command has found: its contract as JSON, or the text for people."""
+    if as_json:
+        print_json(published(found))
+    else:
+        sys.stdout.write(text(found))
+
+
+@contextmanager
+def text_output(
+    file: Path | None, *, option: str = "-o", read: Path | None = None
+) -> Iterator[Callable[[str], object]]:
+    """Give what writes a text, into a file that ``option`` names, else on standard output.
+
+    ``read`` is what the command reads, if anything.
+
+    Raises:
+        AdvisorError: the file cannot be written, or is the one that is read.
+    """
+    if file is None:
+        yield sys.stdout.write
+        return
+    from placement_advisor.files.output import holding, output_file
+
+    with output_file(file, option=option, read=read) as put:
+        yield lambda text: put(holding(text))
 
 
 class _Output(io.FileIO):

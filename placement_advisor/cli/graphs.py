@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import math
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placement_advisor.cli.console import print_json, progress
+from placement_advisor.cli.console import answer, progress, text_output
 from placement_advisor.cli.options import AsJson, Quiet, complete_hardware, model_source, takes
 from placement_advisor.defaults import DEVICES
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.output import holding, output_file
+from placement_advisor.files.output import output_file
 from placement_advisor.graph.exchange import GraphFormat
 
 if TYPE_CHECKING:
@@ -40,6 +39,8 @@ def trace(
     """Trace a model into a graph file, and sum up what it holds."""
     from placement_advisor.analysis.tracing import trace_model
     from placement_advisor.graph.graph_summary import summarize
+    from placement_advisor.report.steps import render_trace
+    from placement_advisor.results.steps import Trace
     from placement_advisor.tf.load.model_source import source_kind
 
     path = Path(source.path)
@@ -49,16 +50,13 @@ def trace(
         traced = trace_model(source, watcher)
         watcher.working(f"writing {file}", 0, 1)
         put(lambda path: traced.graph.save(path, traced.requested_device_of, traced.traced_as))
-    summary = summarize(traced.graph)
     said = {"model_path": source.path, "graph_file": str(file)}
-    if as_json:
-        from placement_advisor.results.steps import Trace
-
-        print_json(Trace.of(traced, summary, **said))
-        return
-    from placement_advisor.report.steps import render_trace
-
-    sys.stdout.write(render_trace(traced, summary, **said))
+    answer(
+        summarize(traced.graph),
+        lambda summary: Trace.of(traced, summary, **said),
+        lambda summary: render_trace(traced, summary, **said),
+        as_json=as_json,
+    )
 
 
 def graph(
@@ -127,18 +125,11 @@ def _export(
     from placement_advisor.graph.op_graph import load_graph
     from placement_advisor.graph.placement import Placement
 
-    with ExitStack() as stack:
-        put = None
-        if output is not None:
-            put = stack.enter_context(output_file(output, option="-o", read=file))
+    with text_output(output, read=file) as write:
         graph, _, traced_as = load_graph(file)
         placed = None if placement is None else Placement.load(placement, graph, traced_as)
         device_of = None if placed is None else placed.device_of
-        text = graph_text(graph, form, device_of, depth=depth)
-        if put is None:
-            sys.stdout.write(text)
-        else:
-            put(holding(text))
+        write(graph_text(graph, form, device_of, depth=depth))
 
 
 def search(
@@ -182,6 +173,7 @@ def search(
     from placement_advisor.cost.links import assumed_cluster
     from placement_advisor.cost.roofline import roofline_by_place
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.report.plans import render_search
     from placement_advisor.results.plans import Search
     from placement_advisor.solvers.effort import Effort
     from placement_advisor.units import NS_PER_S
@@ -213,9 +205,4 @@ def search(
         machine=hardware or "CPU workers, one core each",
         seconds=clock.timings_ns()["search"] / NS_PER_S,
     )
-    if as_json:
-        print_json(result)
-        return
-    from placement_advisor.report.plans import render_search
-
-    sys.stdout.write(render_search(result))
+    answer(result, lambda it: it, render_search, as_json=as_json)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placement_advisor.cli import options
-from placement_advisor.cli.console import print_json, progress, warn
+from placement_advisor.cli.console import answer, print_json, progress, text_output, warn
 from placement_advisor.defaults import DEVICES
 from placement_advisor.errors import AdvisorError
 
@@ -37,16 +37,11 @@ def hardware(
     GPUs and links.
     """
     from placement_advisor.machine.presets import named_presets
+    from placement_advisor.report.machine_texts import render_hardware
+    from placement_advisor.results.machine import Hardware
 
     presets = None if name is None else named_presets(name)
-    if as_json:
-        from placement_advisor.results.machine import Hardware
-
-        print_json(Hardware.of(presets))
-        return
-    from placement_advisor.report.machine_texts import render_hardware
-
-    sys.stdout.write(render_hardware(presets))
+    answer(presets, Hardware.of, render_hardware, as_json=as_json)
 
 
 CHECK_FAILED = 1
@@ -99,7 +94,7 @@ def _this_machine(*, as_json: bool) -> bool:
     from placement_advisor.machine.machine_facts import examine
 
     facts = examine()
-    if as_json:
+    if as_json:  # It needs NumPy, which may be what is missing here.
         from placement_advisor.results.doctor import Doctor
 
         print_json(Doctor.of(facts))
@@ -113,17 +108,12 @@ def _this_machine(*, as_json: bool) -> bool:
 def _hosts(asked: HostOptions, as_json: bool) -> bool:
     """Report what hosts are like; return whether an analysis can work there."""
     from placement_advisor.analysis.doctor_hosts import all_checks, examine_hosts
+    from placement_advisor.report.doctor_text import render_hosts
+    from placement_advisor.results.doctor import Hosts
 
     with progress(quiet=as_json) as watcher:
         found = examine_hosts(asked, watcher)
-    if as_json:
-        from placement_advisor.results.doctor import Hosts
-
-        print_json(Hosts.of(found))
-    else:
-        from placement_advisor.report.doctor_text import render_hosts
-
-        sys.stdout.write(render_hosts(found))
+    answer(found, Hosts.of, render_hosts, as_json=as_json)
     return not any(check.blocks for check in all_checks(found))
 
 
@@ -144,10 +134,7 @@ def _known_step(asked: HostOptions | None, bundle: Path, open_ports: bool, as_js
         seen = run_acceptance(asked, open_ports, scratch, watcher)
         found, facts = Acceptance.of(seen, bundle), examine()
         put(lambda path: write_bundle(path, found, seen, facts))
-    if as_json:
-        print_json(found)
-    else:
-        sys.stdout.write(render_acceptance(found))
+    answer(found, lambda it: it, render_acceptance, as_json=as_json)
     return found.trusted
 
 
@@ -182,9 +169,10 @@ def calibrate(
     """Measure copies and overheads of the devices here anew, and keep them for `analyze`."""
     from placement_advisor.analysis.calibrate import calibrate as measured
     from placement_advisor.cost.links import CLUSTER_FILE_HEAD
-    from placement_advisor.files.output import holding, output_file
     from placement_advisor.machine.cluster_file import cluster_as_toml
     from placement_advisor.machine.testbed_plan import TestbedKind
+    from placement_advisor.report.machine_texts import render_calibration
+    from placement_advisor.results.machine import Calibration
 
     options.refuse_beside_hosts(
         asked,
@@ -199,20 +187,13 @@ def calibrate(
         raise AdvisorError(f"-o {output}: not the name of a cluster file", hint="end it in .toml")
     with ExitStack() as stack:
         watcher = stack.enter_context(progress(quiet=quiet))
-        put = stack.enter_context(output_file(output, option="-o")) if output else None
+        put = stack.enter_context(text_output(output)) if output else None
         summary = measured(kind, devices or DEVICES, asked, output, open_ports, watcher)
         if put is not None:
-            put(holding(CLUSTER_FILE_HEAD + cluster_as_toml(summary.cluster)))
+            put(CLUSTER_FILE_HEAD + cluster_as_toml(summary.cluster))
     if not quiet:
         warn(summary.warnings)
-    if as_json:
-        from placement_advisor.results.machine import Calibration
-
-        print_json(Calibration.of(summary))
-        return
-    from placement_advisor.report.machine_texts import render_calibration
-
-    sys.stdout.write(render_calibration(summary))
+    answer(summary, Calibration.of, render_calibration, as_json=as_json)
 
 
 @options.takes(source=options.model_source)
@@ -239,21 +220,16 @@ def balance(
     """Time each device alone at several batch sizes, and say how to share a batch among them."""
     from placement_advisor.analysis.balance import balance as balanced
     from placement_advisor.machine.testbed_plan import TestbedKind
+    from placement_advisor.report.plans import render_balance
+    from placement_advisor.results.plans import Balance
 
     sizes = None if memory is None else options.split_sizes("--memory", memory)
     kind = None if testbed is None else TestbedKind(testbed.value)
     with progress(quiet=quiet) as watcher:
         found = balanced(source, kind, devices, sizes, open_ports, watcher)
-    if as_json:
-        from placement_advisor.results.plans import Balance
-
-        print_json(Balance.of(found))
-        return
-    if not quiet:
+    if not quiet and not as_json:
         warn(found.warnings)
-    from placement_advisor.report.plans import render_balance
-
-    sys.stdout.write(render_balance(found))
+    answer(found, Balance.of, render_balance, as_json=as_json)
 
 
 @options.takes(source=options.model_source)
@@ -283,6 +259,8 @@ def compare_hardware(
 ) -> None:
     """Simulate a model on 1, 2, 4, … devices of machines: what does each further one bring?"""
     from placement_advisor.analysis.compare_hardware import compare_hardware as compared
+    from placement_advisor.report.plans import render_hardware_comparison
+    from placement_advisor.results.plans import Scaling
     from placement_advisor.tf.load.model_source import source_kind
 
     source_kind(Path(source.path))
@@ -295,14 +273,7 @@ def compare_hardware(
 
         with output_file(png, option="--png", read=Path(source.path)) as put:
             put(lambda path: save(draw_scaling(found), path))
-    if as_json:
-        from placement_advisor.results.plans import Scaling
-
-        print_json(Scaling.of(found))
-        return
-    from placement_advisor.report.plans import render_hardware_comparison
-
-    sys.stdout.write(render_hardware_comparison(found))
+    answer(found, Scaling.of, render_hardware_comparison, as_json=as_json)
 
 
 _STANDARD_INPUT = 0

@@ -89,37 +89,8 @@ def complete_hardware(incomplete: str) -> list[str]:
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
-Model = Annotated[
-    str,
-    typer.Argument(
-        metavar="PATH[:NAME]",
-        help="Python script (its own arguments behind --), .keras file, SavedModel directory "
-        "or frozen graph (.pb). Append :NAME for a signature, or for one object of a "
-        "script that should not run.",
-    ),
-]
 Module = Annotated[
     bool, typer.Option("-m", "--module", help="PATH names a module, as in python -m.")
-]
-Step = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Step of the script to take: a model, a function, or a line, as train.py:14. Default: "
-        "what trains, of several the one that takes most time.",
-    ),
-]
-BatchSize = Annotated[
-    int | None,
-    typer.Option(min=1, help="Samples per step. Default: as in the example inputs, else 32."),
-]
-ModeChoice = Annotated[
-    Mode | None,
-    typer.Option(help="Training step or inference. Default: train if the model is compiled."),
-]
-Outputs = Annotated[
-    str | None,
-    typer.Option(metavar="A,B,C", help="Outputs of a frozen graph: names of ops or tensors."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 OpenPorts = Annotated[
@@ -136,12 +107,6 @@ TimeLimit = Annotated[
         min=1,
         metavar="SECONDS",
         help="Time allowed for tracing the step, and for loading a model that is not a script.",
-    ),
-]
-CaptureTimeout = Annotated[
-    float,
-    typer.Option(
-        min=1, metavar="SECONDS", help="How long a script may run until its steps are seen."
     ),
 ]
 # Those of the command that runs.
@@ -168,14 +133,43 @@ def script_arguments() -> tuple[str, ...]:
 
 
 def model_source(
-    model: Model,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH[:NAME]",
+            help="Python script (its own arguments behind --), .keras file, SavedModel directory "
+            "or frozen graph (.pb). Append :NAME for a signature, or for one object of a "
+            "script that should not run.",
+        ),
+    ],
     module: Module = False,
-    step: Step = None,
-    batch_size: BatchSize = None,
-    mode: ModeChoice = None,
-    outputs: Outputs = None,
+    step: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Step of the script to take: a model, a function, or a line, as train.py:14. "
+            "Default: what trains, of several the one that takes most time.",
+        ),
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Samples per step. Default: as in the example inputs, else 32."),
+    ] = None,
+    mode: Annotated[
+        Mode | None,
+        typer.Option(help="Training step or inference. Default: train if the model is compiled."),
+    ] = None,
+    outputs: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C", help="Outputs of a frozen graph: names of ops or tensors."),
+    ] = None,
     time_limit: TimeLimit = defaults.TIME_LIMIT_S,
-    capture_timeout: CaptureTimeout = defaults.CAPTURE_TIMEOUT_S,
+    capture_timeout: Annotated[
+        float,
+        typer.Option(
+            min=1, metavar="SECONDS", help="How long a script may run until its steps are seen."
+        ),
+    ] = defaults.CAPTURE_TIMEOUT_S,
 ) -> ModelSource:
     """Return where the model comes from, by the options of a command that takes one.
 
@@ -256,44 +250,38 @@ class LinkChoice(StrEnum):
     DIRECT = "direct"
 
 
-Hosts = Annotated[
-    str | None,
-    typer.Option(
-        metavar="A:2,B:2",
-        help="Run on these hosts, with so many devices of each (docs/how-to/hosts.md). `localhost` "
-        "is this machine. An address behind @ is where the others reach it, if not by its name: "
-        "a:2@10.0.0.1. `slurm` and `tf-config` take them from the environment.",
-    ),
-]
-HostFile = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", help="The same as --hosts, a line for each host, such as: a slots=2."
-    ),
-]
-Launch = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COMMAND",
-        help=f"Command that reaches a host. Default: '{defaults.LAUNCH}'; also "
-        "'srun -w {host} -N1 -n1', 'kubectl exec -i {host} --'.",
-    ),
-]
-HostLink = Annotated[
-    LinkChoice | None,
-    typer.Option(
-        "--link",
-        help="How hosts reach one another: by a relay with TLS (the default), or directly. "
-        "Direct connections have no authentication.",
-    ),
-]
-
-
 def hosts_asked(
-    hosts: Hosts = None,
-    hostfile: HostFile = None,
-    launch: Launch = None,
-    link: HostLink = None,
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A:2,B:2",
+            help="Run on these hosts, with so many devices of each (docs/how-to/hosts.md). "
+            "`localhost` is this machine. An address behind @ is where the others reach it, if not "
+            "by its name: a:2@10.0.0.1. `slurm` and `tf-config` take them from the environment.",
+        ),
+    ] = None,
+    hostfile: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The same as --hosts, a line for each host, such as: a slots=2."
+        ),
+    ] = None,
+    launch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND",
+            help=f"Command that reaches a host. Default: '{defaults.LAUNCH}'; also "
+            "'srun -w {host} -N1 -n1', 'kubectl exec -i {host} --'.",
+        ),
+    ] = None,
+    link: Annotated[
+        LinkChoice | None,
+        typer.Option(
+            "--link",
+            help="How hosts reach one another: by a relay with TLS (the default), or directly. "
+            "Direct connections have no authentication.",
+        ),
+    ] = None,
 ) -> HostOptions | None:
     """Return the hosts that the options of a command ask for, None if they ask for none.
 
@@ -305,24 +293,18 @@ def hosts_asked(
             if value is not None:
                 raise AdvisorError(f"{option} needs --hosts or --hostfile")
         return None
-    from placement_advisor.analysis.hosts import (
-        HostOptions,
-        HostSource,
-        hosts_from_environment,
-        parse_hosts,
-        read_hostfile,
-    )
+    from placement_advisor.analysis import hosts as known
     from placement_advisor.machine import testbed_plan
 
     if hosts is not None and hostfile is not None:
         raise AdvisorError("--hosts and --hostfile cannot be used together")
     if hostfile is not None:
-        requests = read_hostfile(hostfile)
-    elif hosts in (HostSource.SLURM, HostSource.TF_CONFIG):
-        requests = hosts_from_environment(HostSource(hosts))
+        requests = known.read_hostfile(hostfile)
+    elif hosts in list(known.HostSource):
+        requests = known.hosts_from_environment(known.HostSource(hosts))
     else:
-        requests = parse_hosts(hosts or "")
-    asked = HostOptions(
+        requests = known.parse_hosts(hosts or "")
+    asked = known.HostOptions(
         requests=requests,
         launch=launch or defaults.LAUNCH,
         link=testbed_plan.HostLink((link or LinkChoice.TLS).value),

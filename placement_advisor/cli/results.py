@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placement_advisor import defaults
-from placement_advisor.cli.console import print_json, progress, say
+from placement_advisor.cli.console import answer, progress, say, text_output
 from placement_advisor.cli.options import AsJson, Quiet
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.output import LOG_FOLDER
@@ -116,10 +116,7 @@ def diff(
     ours, theirs = (read_analysis(folder / ANALYSIS) for folder in folders)
     differs = ours.model.graph_fingerprint != theirs.model.graph_fingerprint
     found = difference(ours, theirs, _graphs(*folders) if differs else None)
-    if as_json:
-        print_json(found)
-        return
-    sys.stdout.write(harmless(render_difference(found)))
+    answer(found, lambda it: it, lambda it: harmless(render_difference(it)), as_json=as_json)
 
 
 def _graphs(before: Path, after: Path) -> tuple[OpGraph, OpGraph] | None:
@@ -147,7 +144,6 @@ def report(
     ] = None,
 ) -> None:
     """Write the analysis in a folder as one HTML file to pass on."""
-    from placement_advisor.files.output import holding, output_file
     from placement_advisor.report.find_analysis import is_text_only, text_only_error
     from placement_advisor.report.html_file import REPORT_FILE, report_html
 
@@ -155,8 +151,8 @@ def report(
         raise text_only_error(folder, shown="no pictures, and so no report.html")
     path = output or folder / REPORT_FILE
     text = report_html(folder)
-    with output_file(path, option="-o") as put:
-        put(holding(text))
+    with text_output(path) as write:
+        write(text)
     print(f"{path} shows {folder} in any browser")
 
 
@@ -178,26 +174,19 @@ def view(
     ] = "127.0.0.1",
 ) -> None:
     """Show analyses in TensorBoard, running ones included, until Ctrl-C."""
-    from placement_advisor.report.find_analysis import (
-        NO_ANALYSIS,
-        find_runs,
-        finished_analyses,
-        is_text_only,
-        text_only_error,
-    )
+    from placement_advisor.report import find_analysis as found
     from placement_advisor.report.tensorboard.server import tensorboard
 
     logdir = folder or Path(defaults.OUTPUT)
     if not logdir.is_dir():
-        raise AdvisorError(f"{logdir}: no such folder", hint=NO_ANALYSIS)
+        raise AdvisorError(f"{logdir}: no such folder", hint=found.NO_ANALYSIS)
     root = logdir.resolve()
-    quick = [
-        logdir / each.relative_to(root) for each in finished_analyses(root) if is_text_only(each)
-    ]
-    if next(find_runs(root), None) is None:
+    finished = filter(found.is_text_only, found.finished_analyses(root))
+    quick = [logdir / each.relative_to(root) for each in finished]
+    if next(found.find_runs(root), None) is None:
         if quick:
-            raise text_only_error(quick[0], shown="nothing to look at in TensorBoard")
-        raise AdvisorError(f"{logdir}: holds no analysis", hint=NO_ANALYSIS)
+            raise found.text_only_error(quick[0], shown="nothing to look at in TensorBoard")
+        raise AdvisorError(f"{logdir}: holds no analysis", hint=found.NO_ANALYSIS)
     for folder in quick:
         say(f"not shown, as it is text alone: {folder}; advisor show {shlex.quote(str(folder))}")
     say("starting TensorBoard")
@@ -243,33 +232,16 @@ def profile(
     quiet: Quiet = False,
 ) -> None:
     """Say where the time of a recorded profile went: compute, copies, idle."""
-    from contextlib import ExitStack
-
-    from placement_advisor.files.output import holding, output_file
+    from placement_advisor.files.contract import json_text
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.profile.read_profile import read_profile
+    from placement_advisor.report.steps import profile_as_markdown, render_profile
+    from placement_advisor.results.steps import Profile
 
-    with ExitStack() as stack:
-        put = None
-        if output is not None:
-            put = stack.enter_context(output_file(output, option="-o", read=path))
-        watcher = stack.enter_context(progress(quiet=quiet))
+    with text_output(output, read=path) as write, progress(quiet=quiet) as watcher:
         ops = None if graph is None else OpGraph.load(graph)
         read = read_profile(path, graph=ops, ask_xprof=xprof, working=watcher.working)
         if as_json or form is Format.JSON:
-            from placement_advisor.files.contract import json_text
-            from placement_advisor.results.steps import Profile
-
-            text = json_text(Profile.of(read))
-        elif form is Format.MARKDOWN:
-            from placement_advisor.report.steps import profile_as_markdown
-
-            text = profile_as_markdown(read)
+            write(json_text(Profile.of(read)))
         else:
-            from placement_advisor.report.steps import render_profile
-
-            text = render_profile(read)
-        if put is None:
-            sys.stdout.write(text)
-        else:
-            put(holding(text))
+            write(render_profile(read) if form is Format.TEXT else profile_as_markdown(read))

@@ -50,6 +50,7 @@ from pydantic_core import CoreSchema, core_schema
 from placement_advisor.files import untrusted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 T = TypeVar("T")
@@ -124,17 +125,34 @@ _UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")  # Of an object, o
 _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 
 
-def like(kind: type[T], value: object, /, **others: Any) -> T:
-    """Return a value of a contract with what another one has by the same names, and the others.
+_MISSING = object()
 
-    What is within follows the contract: sequences become tuples, and other types its own.
+
+def like(kind: type[T], /, *values: object, **others: Any) -> T:
+    """Return a value of a contract with what others have by the same names, and with what is given.
+
+    The first of them that has a name counts; what none has is None where one of them is None. A
+    field that can have one value alone has it. What is within follows the contract: sequences
+    become tuples, and other types its own.
     """
     return kind(
         **{
-            name: _like(inner, others[name] if name in others else getattr(value, name))
+            name: _like(inner, others[name] if name in others else _found(name, inner, values))
             for name, inner in _hints(kind).items()  # type: ignore[arg-type]
         }
     )
+
+
+def _found(name: str, kind: Any, values: Sequence[object]) -> Any:
+    for value in values:
+        if (found := getattr(value, name, _MISSING)) is not _MISSING:
+            return found
+    if get_origin(kind) is Literal:
+        (only,) = get_args(kind)
+        return only
+    if None in values:
+        return None
+    raise AttributeError(name)
 
 
 def _like(kind: Any, value: Any) -> Any:

@@ -21,12 +21,6 @@ from placement_advisor.report.statements import verdict_is_split
 from placement_advisor.report.tensorboard.logs import write_events, write_profile_runs
 from placement_advisor.report.tensorboard.tab_data import Tab
 from placement_advisor.results import analysis as published
-from placement_advisor.results.analysis import (
-    ANALYSIS,
-    FULL_TEXT,
-    HOW_TO_SPLIT,
-    SCRIPT_OUTPUT,
-)
 from placement_advisor.results.candidate import Prediction, RatioAfterRuns, failure_file
 
 if TYPE_CHECKING:
@@ -53,8 +47,11 @@ def analyze_into_folder(options: AnalyzeOptions, watcher: ProgressListener) -> A
     """
     progress = AnalysisProgress(watcher, options)
     with output.output_folder(options.folder) as staging:
-        keep = TextFolder if options.quick else AnalysisFolder
-        analysis = analyze(options, lambda traced: keep(staging, traced), progress)
+        analysis = analyze(
+            options,
+            lambda traced: AnalysisFolder(staging, traced, in_tab=not options.quick),
+            progress,
+        )
         progress.begin(Stage.REPORT)
         watcher.working("writing reports", 0, 1)
         write_reports(analysis, staging)
@@ -65,14 +62,15 @@ def analyze_into_folder(options: AnalyzeOptions, watcher: ProgressListener) -> A
     return analysis
 
 
-class TextFolder:
-    """Keeps what an analysis finds in a folder, as text and nothing to look at; see `Recorder`."""
+class AnalysisFolder:
+    """Keeps what an analysis finds in a folder, ``in_tab`` for TensorBoard, too; see `Recorder`."""
 
-    def __init__(self, folder: Path, traced: Traced) -> None:
+    def __init__(self, folder: Path, traced: Traced, *, in_tab: bool) -> None:
         """Write into a folder, about a step."""
         self._folder, self._traced_as = folder, traced.traced_as
+        self._tab = Tab(folder / output.LOG_FOLDER, traced.graph) if in_tab else None
         if traced.printed:
-            (folder / SCRIPT_OUTPUT).write_text(traced.printed, encoding="utf-8")
+            (folder / published.SCRIPT_OUTPUT).write_text(traced.printed, encoding="utf-8")
 
     def placements(self, graph: OpGraph, cluster: Cluster, placements: Sequence[Placement]) -> None:
         """Write placements, each with the devices, and the hosts that it uses."""
@@ -116,25 +114,15 @@ class TextFolder:
         return run
 
     def show(self, analysis: Analysis | recordings.AnalysisSnapshot) -> None:
-        """Show nothing."""
-
-
-class AnalysisFolder(TextFolder):
-    """Keeps what an analysis finds in a folder, for TensorBoard's tab as well."""
-
-    def __init__(self, folder: Path, traced: Traced) -> None:
-        """Write into a folder, about a step."""
-        super().__init__(folder, traced)
-        self._tab = Tab(folder / output.LOG_FOLDER, traced.graph)
-
-    def show(self, analysis: Analysis | recordings.AnalysisSnapshot) -> None:
         """Write what the tab shows."""
-        self._tab.show(analysis)
+        if self._tab is not None:
+            self._tab.show(analysis)
 
 
 def write_analysis(analysis: Analysis, folder: Path) -> None:
     """Write the analysis for programs."""
-    (folder / ANALYSIS).write_text(json_text(published.Analysis.of(analysis)), encoding="utf-8")
+    text = json_text(published.Analysis.of(analysis))
+    (folder / published.ANALYSIS).write_text(text, encoding="utf-8")
 
 
 def write_reports(analysis: Analysis, folder: Path) -> None:
@@ -142,11 +130,11 @@ def write_reports(analysis: Analysis, folder: Path) -> None:
 
     Of a quick analysis there is nothing to look at, but text to read.
     """
-    (folder / FULL_TEXT).write_text(full_text(analysis), encoding="utf-8")
+    (folder / published.FULL_TEXT).write_text(full_text(analysis), encoding="utf-8")
     (folder / "report.md").write_text(render_markdown(analysis), encoding="utf-8")
     if analysis.how is not None and verdict_is_split(analysis):
         code = analysis.how.listing or analysis.how.call
-        (folder / HOW_TO_SPLIT).write_text(code, encoding="utf-8")
+        (folder / published.HOW_TO_SPLIT).write_text(code, encoding="utf-8")
     for candidate in analysis.candidates:
         if candidate.failure is not None and (file := failure_file(candidate)) is not None:
             (folder / file).parent.mkdir(exist_ok=True)

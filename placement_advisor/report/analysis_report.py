@@ -18,11 +18,10 @@ from placement_advisor.defaults import BASELINE
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.measurement import measurement as measurements
 from placement_advisor.report import document, statements
-from placement_advisor.report.statements import failure_kind_text
 from placement_advisor.results.analysis import ANALYSIS, HOW_TO_SPLIT
 from placement_advisor.results.candidate import failure_file
-from placement_advisor.simulator import schedule as schedules
 from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, Axis, BreakEvenOutcome
+from placement_advisor.simulator.schedule import carried
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis, Candidate, Finding
     from placement_advisor.measurement.verification import Verification
     from placement_advisor.simulator.break_even import BreakEven, Sweep
+    from placement_advisor.simulator.schedule import Schedule
 
 
 BREAK_EVEN_NOTE = (
@@ -212,7 +212,9 @@ def _candidate_table(analysis: Analysis) -> document.Table:
 def _candidate_row(analysis: Analysis, candidate: Candidate, measured: bool) -> list[document.Cell]:
     predicted, timed = candidate.predicted, statements.timed_ns(candidate)
     # A cell is too narrow for why, which stands below the table.
-    failure = [failure_kind_text(candidate.failure)] if candidate.failure is not None else []
+    failure = (
+        [statements.failure_kind_text(candidate.failure)] if candidate.failure is not None else []
+    )
     peaks = predicted.peak_memory_bytes if predicted is not None else {}
     memory = [f"{device} {units.format_bytes(size)}" for device, size in peaks.items()] or [
         document.NOTHING
@@ -323,7 +325,12 @@ def _copies(analysis: Analysis) -> Iterator[document.Part]:
         if candidate.profile is not None:
             basis, cells = "measured", _measured_cells(candidate.profile)
         elif candidate.predicted is not None:
-            basis, cells = "simulated", _simulated_cells(candidate.predicted)
+            copies = simulated_copies(candidate.predicted)
+            cells = {
+                ends: [f"{units.copies_text(count)}, {size}", time]
+                for ends, (count, size, time) in copies.items()
+            }
+            basis = "simulated"
         else:
             continue
         title = f"{candidate.name} ({basis})"
@@ -339,6 +346,17 @@ def _copies(analysis: Analysis) -> Iterator[document.Part]:
         )
 
 
+def simulated_copies(step: Schedule) -> dict[tuple[str, str], tuple[int, str, str]]:
+    """Return number, bytes and time under way of the copies from each device to another."""
+    found = {}
+    for ends, time_ns in sorted(step.under_way_ns.items()):
+        copies = [copy for copy in step.copies if (copy.source, copy.target) == ends]
+        size = carried(each for copy in copies for each in copy.transfers)
+        told = units.format_bytes(size.amount, is_floor=size.is_floor)
+        found[ends] = len(copies), told, units.format_ns(time_ns)
+    return found
+
+
 def _measured_cells(profile: measurements.StepProfile) -> dict[tuple[str, str], list[str]]:
     return {
         (total.source, total.target): [
@@ -350,19 +368,6 @@ def _measured_cells(profile: measurements.StepProfile) -> dict[tuple[str, str], 
     }
 
 
-def _simulated_cells(schedule: schedules.Schedule) -> dict[tuple[str, str], list[str]]:
-    cells, seen = {}, schedule.copies
-    for pair, time_ns in sorted(schedule.under_way_ns.items()):
-        copies = [copy for copy in seen if (copy.source, copy.target) == pair]
-        size = schedules.carried(each for copy in copies for each in copy.transfers)
-        told = (
-            f"{units.copies_text(len(copies))}, "
-            f"{units.format_bytes(size.amount, is_floor=size.is_floor)}"
-        )
-        cells[pair] = [told, units.format_ns(time_ns)]
-    return cells
-
-
 def _activities(analysis: Analysis) -> Iterator[document.Part]:
     """Yield compute against copies and the nvprof-style table of each profiled candidate."""
     compared = (BASELINE, analysis.recommendation.candidate)
@@ -370,17 +375,14 @@ def _activities(analysis: Analysis) -> Iterator[document.Part]:
         profile = candidate.profile
         if profile is None:
             continue
-        share = statements.copy_share(profile)
-        if share is None:
+        shares = statements.activity_shares(profile)
+        if shares is None:
             yield f"{candidate.name}: the profile is empty."
             continue
-        title = (
-            f"{candidate.name}: compute {units.format_share(1 - share)}, copies "
-            f"{units.format_share(share)} of all activity in {len(profile.step_ns)} profiled steps"
-        )
         rows = [row.cells for row in statements.activity_rows(profile.activities)]
         table = document.Table(statements.ACTIVITY_HEADINGS, rows, names=(-1,))
-        yield document.Section(title, [table], page_only=candidate.name not in compared)
+        title, is_aside = f"{candidate.name}: {shares}", candidate.name not in compared
+        yield document.Section(title, [table], page_only=is_aside)
 
 
 def _errors(analysis: Analysis) -> Iterator[document.Part]:

@@ -20,6 +20,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import blake2b
+from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -237,18 +238,16 @@ def _figures(model: ModelResult) -> Iterator[Figure]:
     # Devices that traded places are compared under the names that they have now.
     before = model.difference.before if model.difference else model.before
     devices = sorted({*after.memory_bytes, *(before.memory_bytes if before else ())})
-    labels: list[tuple[str, Callable[[int], str]]] = [
-        (STEP, _time),
-        (COPIES, str),
-        (BYTES, format_bytes),
-        *((f"peak memory of {plain(device)} (simulated)", format_bytes) for device in devices),
+    rows: list[tuple[str, Callable[[int], str], Callable[[Record], int]]] = [
+        (STEP, _time, attrgetter("step_us")),
+        (COPIES, str, attrgetter("copies")),
+        (BYTES, format_bytes, attrgetter("bytes_across")),
     ]
-    for (label, text), now, locked in zip(
-        labels,
-        _amounts(after, devices),
-        _amounts(before, devices) if before else [None] * len(labels),
-        strict=True,
-    ):
+    for device in devices:
+        label = f"peak memory of {plain(device)} (simulated)"
+        rows.append((label, format_bytes, methodcaller("peak_bytes", device)))
+    for label, text, amount in rows:
+        now, locked = amount(after), amount(before) if before else None
         if locked is None:
             change = "new"
         elif label == STEP and before and before.versions != after.versions:
@@ -261,11 +260,6 @@ def _figures(model: ModelResult) -> Iterator[Figure]:
             after=text(now),
             change=change,
         )
-
-
-def _amounts(record: Record, devices: Iterable[str]) -> list[int]:
-    peaks = [record.peak_bytes(device) for device in devices]
-    return [record.step_us, record.copies, record.bytes_across, *peaks]
 
 
 def _change(before: int, after: int, text: Callable[[int], str]) -> str:

@@ -29,23 +29,19 @@ def render_doctor(facts: MachineFacts) -> str:
 
 def render_hosts(found: HostsExamined) -> str:
     """Return the text: a part for each host, one for what is between, what to do next."""
-    from placement_advisor.analysis.doctor_hosts import (
-        all_checks,
-        between_checks,
-        host_checks,
-        next_step,
-    )
+    from placement_advisor.analysis import doctor_hosts
 
     parts: list[Part] = [f"advisor {__version__}"]
     for host in found.hosts:
-        checks = check_facts([*host_checks(host, found.link)])
+        checks = check_facts([*doctor_hosts.host_checks(host, found.link)])
         parts.append(Section("", [f"host {host.request.name}, {host.address}", checks]))
-    if between := [*between_checks(found)]:
+    if between := [*doctor_hosts.between_checks(found)]:
         title = f"between hosts, --link {found.link}"
         parts.append(Section("", [title, check_facts(between)]))
-    blocked = any(check.blocks for check in all_checks(found))
+    blocked = any(check.blocks for check in doctor_hosts.all_checks(found))
     verdict = "`advisor analyze` cannot work on these hosts" if blocked else ""
-    parts.append(Section("", [verdict, Facts([("next: ", next_step(found))], label_width=6)]))
+    next_step = Facts([("next: ", doctor_hosts.next_step(found))], label_width=6)
+    parts.append(Section("", [verdict, next_step]))
     return as_text(parts, WIDTH)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -131,13 +132,21 @@ def read_analysis(path: Path) -> Analysis:
     Raises:
         AdvisorError: it cannot be read, or is none that `advisor analyze` could have written.
     """
-    try:
+    with refusing(path, "`advisor analyze` writes it; if another version wrote it, run that again"):
         return read(Analysis, path)
+
+
+@contextmanager
+def refusing(path: Path, hint: str) -> Iterator[None]:
+    """Have what a file should not hold be one error that names it.
+
+    Raises:
+        AdvisorError: the block reads such a thing.
+    """
+    try:
+        yield
     except MisfitError as misfit:
-        raise AdvisorError(
-            f"{path}: {misfit}",
-            hint="`advisor analyze` writes it; if another version wrote it, run that again",
-        ) from None
+        raise AdvisorError(f"{path}: {misfit}", hint=hint) from None
 
 
 def find_analysis(folder: Path) -> Path:

@@ -23,7 +23,7 @@ from placement_advisor.results.analysis import PUBLISHED_STEPS, GpuTimes, Scalin
 from placement_advisor.results.candidate import failure_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.analysis.analysis_result import Analysis, Candidate, Finding
     from placement_advisor.measurement.measurement import Activity, CandidateFailure, StepProfile
@@ -43,24 +43,18 @@ _SIDE_BY_SIDE = 4
 _BEFORE_OTHERS = {BASELINE: 0, AS_WRITTEN: 1}
 
 
-class Figure(NamedTuple):
-    """A figure of a step, as all reports show it: a number under its title, or words for it."""
-
-    title: str
-    number: Callable[[Schedule | StepProfile], str]
-    words: Callable[[Schedule | StepProfile], str]
+# Of a step beside its time: titles of `figure_cells`.
+FIGURES = ("Copies", "Exposed")
 
 
-def _copies(step: Schedule | StepProfile) -> str:
+def figure_cells(step: Schedule | StepProfile | None) -> tuple[str, str]:
+    """Return the figures of a step under their titles."""
+    if step is None:
+        return NOTHING, NOTHING
+    copies = f"{step.transfer_count}, {_bytes(step)}"
     if not step.transfer_count:
-        return NOTHING if step.transfer_count is None else "none"
-    return f"{step.transfer_count}, {_bytes(step)}"
-
-
-def _copies_words(step: Schedule | StepProfile) -> str:
-    if not step.transfer_count:
-        return "copies not all seen" if step.transfer_count is None else "no copies"
-    return f"{units.copies_text(step.transfer_count)}, {_bytes(step)}"
+        copies = NOTHING if step.transfer_count is None else "none"
+    return copies, _exposed(step)
 
 
 def _bytes(step: Schedule | StepProfile) -> str:
@@ -69,17 +63,6 @@ def _bytes(step: Schedule | StepProfile) -> str:
 
 def _exposed(step: Schedule | StepProfile) -> str:
     return units.format_ns(step.exposed_ns)
-
-
-# Beside its time. Whoever adds one has it in report.txt, report.md, report.html and the tab.
-FIGURES = (
-    Figure("Copies", _copies, _copies_words),
-    Figure(
-        "Exposed",
-        _exposed,
-        lambda step: "" if step.transfer_count == 0 else f"{_exposed(step)} exposed",
-    ),
-)
 
 
 def timed_ns(candidate: Candidate) -> int | None:
@@ -162,7 +145,13 @@ def figure_lines(step_ns: int | None, step: Schedule | StepProfile | None) -> li
         return [NOTHING]
     if step is None:
         return [units.format_ns(step_ns), NO_PROFILE]
-    return [units.format_ns(step_ns), *filter(None, (each.words(step) for each in FIGURES))]
+    time = units.format_ns(step_ns)
+    if step.transfer_count == 0:
+        return [time, "no copies"]
+    copies = "copies not all seen"
+    if step.transfer_count is not None:
+        copies = f"{units.copies_text(step.transfer_count)}, {_bytes(step)}"
+    return [time, copies, f"{_exposed(step)} exposed"]
 
 
 def error_rows(candidate: Candidate) -> Iterator[list[str]]:
@@ -276,11 +265,14 @@ def activity_rows(
     )
 
 
-def copy_share(profile: StepProfile) -> float | None:
-    """Return the share of copies in the time of all activities, None if there were none."""
+def activity_shares(profile: StepProfile) -> str | None:
+    """Return what took the time of all activities, in words; None if there were none."""
     total = sum(activity.total_ns for activity in profile.activities)
-    copies = sum(activity.total_ns for activity in profile.activities if activity.is_copy)
-    return copies / total if total else None
+    if not total:
+        return None
+    copies = sum(activity.total_ns for activity in profile.activities if activity.is_copy) / total
+    shares = f"compute {units.format_share(1 - copies)}, copies {units.format_share(copies)}"
+    return f"{shares} of all activity in {len(profile.step_ns)} profiled steps"
 
 
 def did_run(candidate: Candidate) -> bool:
@@ -582,15 +574,14 @@ def _of_times(times: GpuTimes) -> str:
 
 def _errors(times: GpuTimes, basis: str) -> str:
     """Return the mean error of each family, that which takes most time first."""
-    by_word: dict[str, list[tuple[float, float]]] = {}
+    shares: defaultdict[str, float] = defaultdict(float)
+    errors: defaultdict[str, float] = defaultdict(float)
     for each in times.families:
         if each.basis == basis:
-            by_word.setdefault(FAMILY_WORDS[each.family], []).append((each.share, each.mean_error))
-    found = []
-    for word, rows in by_word.items():
-        error = sum(share * each for share, each in rows) / sum(share for share, _ in rows)
-        found.append(f"{word} {mean_error_text(error)}")
-    return ", ".join(found)
+            word = FAMILY_WORDS[each.family]
+            shares[word] += each.share
+            errors[word] += each.share * each.mean_error
+    return ", ".join(f"{word} {mean_error_text(errors[word] / shares[word])}" for word in shares)
 
 
 def scaling_lines(candidates: Sequence[Candidate]) -> list[str]:

@@ -7,7 +7,7 @@ headline, and the timelines.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -75,14 +75,10 @@ class Options:
     @classmethod
     def of(cls, options: AnalyzeOptions) -> Options:
         """Return them as they are published."""
-        source = options.source
         return contract.like(
             cls,
             options,
-            name=source.name,
-            mode=source.mode,
-            batch_size=source.batch_size,
-            outputs=source.outputs,
+            options.source,
             costs=None if options.costs is None else str(options.costs),
             testbed=options.testbed and options.testbed.value,
             hosts=options.hosts and options.hosts.words,
@@ -410,21 +406,14 @@ def scaling(candidates: Sequence[found.Candidate]) -> tuple[ScalingRow, ...]:
             measured_ns=round(median(step_ns)) if step_ns else None,
         )
 
-    return (
-        strong(BASELINE, 1, alone),
-        *(strong("strong scaling", _devices(c), c) for c in splits),
-        *(
-            ScalingRow(
-                name="weak scaling",
-                candidate=c.name,
-                devices=_devices(c),
-                batch=len(c.samples or ()) * whole,
-                predicted_ns=c.weak_predicted_ns,
-                measured_ns=None,
-            )
-            for c in splits
-        ),
-    )
+    def weak(row: ScalingRow, candidate: found.Candidate) -> ScalingRow:
+        batch, step_ns = len(candidate.samples or ()) * whole, candidate.weak_predicted_ns
+        return replace(
+            row, name="weak scaling", batch=batch, predicted_ns=step_ns, measured_ns=None
+        )
+
+    rows = [strong("strong scaling", _devices(c), c) for c in splits]
+    return (strong(BASELINE, 1, alone), *rows, *map(weak, rows, splits))
 
 
 def _devices(candidate: found.Candidate) -> int:

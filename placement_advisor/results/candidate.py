@@ -6,8 +6,8 @@ known, or does not apply; it is never 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from placement_advisor.defaults import BASELINE
 from placement_advisor.files import contract
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.analysis import analysis_result as found
-    from placement_advisor.measurement import measurement as taken
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
 
@@ -202,13 +201,20 @@ class Measured:
         measurement = candidate.measured
         if measurement is None or not measurement.step_ns:
             return None
-        verification = measurement.verification
+        verification, profile = measurement.verification, measurement.profile
         return contract.like(
             cls,
             measurement,
+            profile,
             step_ns=Steps.of(measurement.step_ns),
             ratio_to_single=_ratio_to_single(candidate),
-            **_profiled(measurement.profile),
+            bytes_basis=profile and profile.size_basis,
+            exposed_by_device_ns=profile and profile.exposed_by_device,
+            transfers=profile
+            and [
+                contract.like(Transfers, each, bytes=each.size_bytes, bytes_basis=each.size_basis)
+                for each in profile.transfers
+            ],
             verification=verification
             and contract.like(
                 Verification, verification, largest_difference=verification.relative_difference
@@ -224,24 +230,6 @@ def _ratio_to_single(candidate: found.Candidate) -> RatioInterval | None:
         return None
     ratio = candidate.comparison.ratio
     return RatioInterval(median=ratio.median, ci95=(ratio.low, ratio.high))
-
-
-def _profiled(profile: taken.StepProfile | None) -> dict[str, Any]:
-    """Return what of a measurement only a profile has."""
-    other = {"step_ns", "warmup_ns", "ratio_to_single", "profiler_overhead"}
-    other |= {"moved_ops", "verification", "profile"}
-    names = [field.name for field in fields(Measured) if field.name not in other]
-    if profile is None:
-        return dict.fromkeys(names)
-    others = {
-        "bytes_basis": profile.size_basis,
-        "exposed_by_device_ns": profile.exposed_by_device,
-        "transfers": [
-            contract.like(Transfers, total, bytes=total.size_bytes, bytes_basis=total.size_basis)
-            for total in profile.transfers
-        ],
-    }
-    return {name: others[name] if name in others else getattr(profile, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,44 +320,38 @@ class Candidate:
     @property
     def predicted_step(self) -> Step | None:
         """What is shown of its prediction."""
-        predicted = self.predicted
-        if predicted is None:
+        found = self.predicted
+        if found is None:
             return None
-        return self._step(
-            predicted,
-            predicted.step_ns,
-            predicted.transfer_count,
-            _parts(predicted.step_ns, predicted.compute_ns, predicted.exposed_by_device_ns),
-        )
+        return self._step(found, found.step_ns, 1.0, found.transfer_count)
 
     @property
     def measured_step(self) -> Step | None:
         """What is shown of its measurement."""
-        measured = self.measured
-        if measured is None:
+        found = self.measured
+        if found is None:
             return None
-        step_ns, parts = measured.step_ns.median, None
-        compute_ns, waits_ns = measured.compute_ns, measured.exposed_by_device_ns
-        if measured.profiler_overhead and compute_ns is not None and waits_ns is not None:
-            parts = _parts(round(step_ns * measured.profiler_overhead), compute_ns, waits_ns)
-        count = None if self.broken_laws else measured.transfer_count
-        return self._step(measured, step_ns, count, parts)
+        count = None if self.broken_laws else found.transfer_count
+        return self._step(found, found.step_ns.median, found.profiler_overhead, count)
 
     def _step(
         self,
         found: Prediction | Measured,
         step_ns: int,
+        overhead: float | None,
         transfer_count: int | None,
-        parts: Parts | None,
     ) -> Step:
-        is_known = parts is not None and not self.broken_laws
-        ratio, waits_ns = found.ratio_to_single, (found.exposed_by_device_ns or {}).values()
+        ratio, parts, longest_wait_ns = found.ratio_to_single, None, None
+        compute_ns, waits_ns = found.compute_ns, found.exposed_by_device_ns
+        if not self.broken_laws and overhead and compute_ns is not None and waits_ns is not None:
+            parts = _parts(round(step_ns * overhead), compute_ns, waits_ns)
+            longest_wait_ns = max(waits_ns.values(), default=0)
         return Step(
             step_ns=step_ns,
             ratio=None if ratio is None else ratio.interval,
             transfer_count=transfer_count,
-            parts=parts if is_known else None,
-            longest_wait_ns=max(waits_ns, default=0) if is_known else None,
+            parts=parts,
+            longest_wait_ns=longest_wait_ns,
         )
 
     @property

@@ -164,7 +164,6 @@ class Check:
         return like(
             cls,
             result,
-            schema_version=1,
             advisor_version=__version__,
             results=tuple(map(_model, result.results)),
         )

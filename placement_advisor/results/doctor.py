@@ -111,7 +111,6 @@ class Doctor:
         return contract.like(
             cls,
             facts,
-            schema_version=1,
             can_analyze=not any(check.blocks for check in checks),
             next=next_command(facts, checks),
             checks=checks,
@@ -213,7 +212,6 @@ class Hosts:
         return contract.like(
             cls,
             found,
-            schema_version=2,
             advisor_version=__version__,
             can_analyze=not any(check.blocks for check in doctor_hosts.all_checks(found)),
             next=doctor_hosts.next_step(found),
@@ -221,30 +219,23 @@ class Hosts:
                 _host(host, tuple(doctor_hosts.host_checks(host, found.link)))
                 for host in found.hosts
             ],
-            ways=[
-                contract.like(
-                    HostLink, way, small_ns=way.tried.small_ns, large_passes=way.tried.large_passes
-                )
-                for way in found.ways
-            ],
+            ways=[contract.like(HostLink, way, way.tried) for way in found.ways],
             checks=tuple(doctor_hosts.between_checks(found)),
         )
 
 
 def _host(host: doctor_hosts.HostExamined, checks: Sequence[doctor_checks.Check]) -> Host:
-    facts, place, request = host.facts, host.place, host.request
+    facts, place = host.facts, host.place
     return contract.like(
         Host,
         host,
-        name=request.name,
-        devices=request.devices,
+        host.request,
+        facts,
+        place,
         versions=_versions(host.versions),
-        cores=None if facts is None else len(facts.cores),
-        available_memory_bytes=None if facts is None else facts.available_memory_bytes,
-        load=None if place is None else place.load.cores,
-        interface=None if place is None else place.interface,
-        mtu_bytes=None if place is None else place.mtu_bytes,
-        private_network=None if place is None else place.has_private_network,
+        cores=facts and len(facts.cores),
+        load=place and place.load.cores,
+        private_network=place and place.has_private_network,
         checks=checks,
     )
 

@@ -331,14 +331,9 @@ class Calibration:
         return contract.like(
             cls,
             calibration,
-            schema_version=1,
+            summary,
             advisor_version=__version__,
-            tensorflow_version=summary.tensorflow_version,
             testbed=contract.like(Testbed, summary, kind=summary.testbed, host_link=summary.link),
-            fingerprint=summary.fingerprint,
-            kept_in=summary.kept_in,
-            cluster_file=summary.cluster_file,
-            warnings=summary.warnings,
             devices=[
                 Device(
                     name=name,
@@ -420,7 +415,6 @@ class Acceptance:
         return contract.like(
             cls,
             plan,
-            schema_version=2,
             advisor_version=__version__,
             tensorflow_version=version("tensorflow"),
             trusted=not any(f.outcome is CheckOutcome.OFF for pair in pairs for f in pair.findings),

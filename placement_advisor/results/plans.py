@@ -89,14 +89,12 @@ class Search:
         return contract.like(
             cls,
             found,
-            schema_version=2,
+            effort,
             advisor_version=__version__,
             ops=len(found.placement.device_of),
             proven=found.is_proven,
-            seed=effort.seed,
             effort_units=None if math.isinf(effort.units) else effort.units,
             effort_units_spent=found.units,
-            time_limit_s=effort.time_limit_s,
             devices=_devices(graph, costs, cluster, found.placement.device_of),
             device_of=found.placement.device_of,
             **asked,
@@ -201,7 +199,6 @@ class Balance:
         return contract.like(
             cls,
             balance,
-            schema_version=1,
             advisor_version=__version__,
             devices=map(_device, balance.devices, balance.most),
             tried=[
@@ -371,14 +368,13 @@ class Scaling:
     @classmethod
     def of(cls, compared: machine_scaling.HardwareComparison) -> Scaling:
         """Return it as it is published."""
-        return cls(
-            schema_version=1,
+        return contract.like(
+            cls,
             advisor_version=__version__,
             model=contract.like(Model, compared, name=compared.model, batch_size=compared.batch),
-            basis="assumed",
             fastest=_ranked(compared.fastest()),
             cheapest=_ranked(compared.cheapest()),
-            machines=tuple(map(_machine, compared.machines)),
+            machines=map(_machine, compared.machines),
         )
 
 

@@ -99,9 +99,8 @@ class Trace:
         return contract.like(
             cls,
             summary,
-            schema_version=1,
+            traced,
             advisor_version=__version__,
-            tensorflow_version=traced.tensorflow_version,
             model=contract.like(Model, traced, path=model_path, left_out=traced.left_out.told()),
             graph_file=graph_file,
         )
@@ -241,15 +240,12 @@ class Profile:
         return contract.like(
             cls,
             profile,
-            schema_version=1,
+            read,
             advisor_version=__version__,
             format=read.form,
             devices=map(_device, profile.devices),
-            routes=[contract.like(Route, each, **each.route._asdict()) for each in profile.routes],
-            tensors=[
-                contract.like(Tensor, each, **each.route._asdict()) for each in profile.tensors
-            ],
-            xprof=read.xprof,
+            routes=[contract.like(Route, each, each.route) for each in profile.routes],
+            tensors=[contract.like(Tensor, each, each.route) for each in profile.tensors],
             notes=(*([] if read.which is None else [read.which]), *profile.notes),
         )
 

@@ -2,13 +2,12 @@
 
 import getpass
 import json
-import signal
 import socket
 import zipfile
 
 import jsonschema
 import pytest
-from command_runs import Command, children_left, run_here
+from command_runs import children_left, run_here
 from real_runs import needs_workers
 
 from placement_advisor.analysis import acceptance
@@ -63,20 +62,6 @@ def test_a_real_run_finds_workers_as_they_must_be_and_its_bundle_names_nobody(re
     private = (socket.gethostname(), str(path.parent), f"/{getpass.getuser()}/", "127.0.0.1")
     for name, content in found.items():
         assert [text for text in private if text.encode() in content] == [], name
-
-
-@needs_workers
-def test_nothing_is_left_of_a_run_that_is_killed(tmp_path):
-    folder, temp = tmp_path / "work", tmp_path / "temp"
-    folder.mkdir()
-    with Command("doctor", "--run", temp=temp, cwd=folder) as command:
-        command.wait_for_line("running the known step")
-        assert len(command.processes()) >= 5  # It, the fork server, the client, two workers.
-        command.process.send_signal(signal.SIGKILL)
-        command.wait()
-        assert command.processes_left() == []
-    assert list(folder.iterdir()) == []
-    assert list(temp.iterdir()) == []
 
 
 def found(*findings):

@@ -8,8 +8,6 @@ from cli_answers import refusal, told
 
 from placement_advisor.analysis import compare_hardware, predictions
 from placement_advisor.analysis.options import AnalyzeOptions
-from placement_advisor.machine.cluster_file import cluster_as_toml
-from placement_advisor.machine.presets import read_hardware
 from placement_advisor.solvers.effort import Effort
 
 BRIEF = ("--effort", "0.1")
@@ -119,49 +117,6 @@ def test_hosts_of_a_hierarchy_are_doubled_after_the_devices_of_one(advisor, mode
         "8 devices: a batch of 6 has less than one sample for each of 8 devices"
         in (machine["notes"])
     )
-
-
-HOST = cluster_as_toml(read_hardware("2xV100-NVLink"))
-LEVELS = """
-[[levels]]
-units = 2
-preset = "InfiniBand200"
-
-[[levels]]
-units = 4
-latency_ns = 10_000
-bandwidth_bytes_per_s = 3e9
-"""
-
-
-def test_what_joins_the_uplinks_of_a_level_slows_those_who_share_it(advisor, model, tmp_path):
-    files = {
-        "roomy": f"{HOST}{LEVELS}core_bandwidth_bytes_per_s = 12e9",
-        "narrow": f"{HOST}{LEVELS}core_bandwidth_bytes_per_s = 6e9",
-        "alone": HOST,
-    }
-    for name, toml in files.items():
-        (tmp_path / f"{name}.toml").write_text(toml)
-    paths = [str(tmp_path / f"{name}.toml") for name in files]
-    ran = advisor("compare-hardware", model, *paths, "--json", "-q")
-    machines = told(ran, "scaling")["machines"]
-    assert [machine["hardware"] for machine in machines] == paths
-    roomy, narrow, alone = (
-        {
-            step["devices"]: step["step_ns"]
-            for step in machine["steps"]
-            if (step["scaling"], step["family"]) == ("weak", "mirrored")
-        }
-        for machine in machines
-    )
-    assert list(roomy) == list(narrow) == [2, 4, 8, 16]
-    # Two groups have the core to themselves: there is as much as their uplinks carry.
-    assert [roomy[devices] for devices in (2, 4, 8)] == [narrow[devices] for devices in (2, 4, 8)]
-    # 2 x 3 times the gradients, in numbers of 4 bytes, over 6 instead of 12 GB/s. Where the core is
-    # narrow trees take as long as the ring for it, and two hops less of 10 µs.
-    moved_bytes = 2 * 3 * 4 * (64 * 512 + 512 + 512 * 8 + 8)
-    assert narrow[16] - roomy[16] == moved_bytes / 6 - moved_bytes / 12 - 2 * 10_000
-    assert alone == {2: roomy[2]}
 
 
 # Four matrices of 16 MB: far more to exchange than to compute with.

@@ -36,12 +36,6 @@ def test_only_what_a_launcher_types_is_hidden():
     assert get_command(app).commands.keys() - COMMANDS == {"worker"}
 
 
-def test_the_help_of_candidates_names_every_family():
-    shown = " ".join(run_here("analyze", "--help").out.replace("│", " ").split())
-    listed = shown.partition("Candidates to try: ")[2].partition(".")[0].split(", ")
-    assert listed == [name for name in NAMES if name not in ("single", "as-written")]
-
-
 def next_commands():
     ran = run_here()
     assert ran.code == 0

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from cli_answers import apart, refusal
-from command_runs import _ROOT, LAUNCH, Command, Ran
+from command_runs import _ROOT, LAUNCH, Ran
 from layer_models import model
 
 from placement_advisor.cli.app import READER_GONE
@@ -22,7 +22,18 @@ def step(x):
     return x @ weights
 inputs = (tf.ones((4, 300)),)
 """
-NAMESPACES = subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True)
+
+
+STRANGER = ("unshare", "--user", "--map-user=12345", "--map-group=12345")
+MOUNTS = ("unshare", "--mount")
+
+
+def needs(namespace):
+    ran = subprocess.run([*namespace, "true"], check=False, capture_output=True)
+    return pytest.mark.skipif(ran.returncode != 0, reason="the system refuses that namespace")
+
+
+needs_stranger, needs_mounts = needs(STRANGER), needs(MOUNTS)
 
 
 @pytest.fixture
@@ -118,7 +129,7 @@ def test_harmless_text_stays_readable(told, shown):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(NAMESPACES.returncode != 0, reason="the system refuses a mount namespace")
+@needs_mounts
 def test_a_full_disk_under_temporary_files_is_one_error(folder):
     (folder / "model.py").write_text(MODEL)
     temp = folder / "temp"
@@ -164,17 +175,7 @@ def test_matplotlibs_settings_in_the_current_folder_change_no_picture(checkout):
     assert (checkout / "theirs.png").read_bytes() == (checkout / "plain.png").read_bytes()
 
 
-STRANGER = ("unshare", "--user", "--map-user=12345", "--map-group=12345")
 HOMES = ("HOME", "XDG_CACHE_HOME", "MPLCONFIGDIR")
-MOUNTS = ("unshare", "--mount")
-
-
-def needs(namespace):
-    ran = subprocess.run([*namespace, "true"], check=False, capture_output=True)
-    return pytest.mark.skipif(ran.returncode != 0, reason="the system refuses that namespace")
-
-
-needs_stranger, needs_mounts = needs(STRANGER), needs(MOUNTS)
 LISTEN = """
 from multiprocessing.connection import Listener
 from placement_advisor.processes.children import _temporary_folder
@@ -225,14 +226,3 @@ def test_sockets_are_made_where_their_path_is_short(tmp_path):
     far = tmp_path / ("far" * 40)
     far.mkdir()
     assert apart(launch=LISTEN, TMPDIR=str(far)) == Ran(code=0, out="True\n", err="")
-
-
-@pytest.mark.slow
-def test_a_model_is_traced_with_temporary_files_far_away(tmp_path, two_towers):
-    far = tmp_path / ("far" * 40)
-    words = ("trace", str(two_towers), "-o", str(tmp_path / "two.graph.json.gz"))
-    with Command(*words, temp=far) as command:
-        ran = command.wait()
-        assert command.processes_left() == []
-    assert ran.code == 0, ran.err
-    assert list(far.iterdir()) == []

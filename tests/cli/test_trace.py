@@ -82,47 +82,23 @@ def test_a_model_that_fails_leaves_no_file(advisor, write_model, tmp_path):
     assert not (tmp_path / "g.json.gz").exists()
 
 
-@pytest.fixture
-def refused(advisor, tmp_path, monkeypatch):
-    """Runs `trace` beside a model that must not be run; returns the error."""
-    here = tmp_path / "here"
-    here.mkdir()
-    (here / "model.py").write_text("raise AssertionError('was run')\n")
-    (here / "notes.txt").write_text("not a model")
-    (here / "folder").mkdir()
-    monkeypatch.chdir(here)
-    before = sorted(here.iterdir())
-
-    def run(*words):
-        error = refusal(advisor("trace", *words))
-        assert "importing TensorFlow" not in error
-        assert sorted(here.iterdir()) == before
-        return " ".join(error.replace("│", " ").split())
-
-    return run
-
-
 @pytest.mark.parametrize(
     ("output", "message"),
     [
         ("nowhere/g.gz", "nowhere/g.gz: cannot be written: nowhere: No such file or directory"),
-        ("notes.txt/g.gz", "notes.txt/g.gz: cannot be written: notes.txt: Not a directory"),
-        ("folder", "folder: cannot be written: it is a folder"),
-        ("/proc/g.gz", "/proc/g.gz: cannot be written: /proc: "),
         ("model.py", "model.py: is an input of this command and is not overwritten"),
     ],
 )
-def test_a_file_that_cannot_be_written_is_refused_before_any_work(output, message, refused):
-    error = refused("model.py", "-o", output)
+def test_a_file_that_cannot_be_written_is_refused_before_any_work(
+    advisor, tmp_path, monkeypatch, output, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text("raise AssertionError('was run')\n")
+    error = refusal(advisor("trace", "model.py", "-o", output))
     assert message in error
     assert "choose another file with -o" in error
-
-
-def test_a_model_that_is_none_is_refused_before_any_work(refused):
-    assert "nowhere.py: no such file" in refused("nowhere.py")
-    assert "notes.txt: not a model file" in refused("notes.txt")
-    assert "--outputs names none" in refused("model.py", "--outputs", ",")
-    assert "--batch-size" in refused("model.py", "--batch-size", "0")
+    assert "importing TensorFlow" not in error
+    assert {path.name for path in tmp_path.iterdir()} <= {"model.py", "temp"}
 
 
 def test_what_a_script_leaves_behind_is_no_warning_of_the_command(tmp_path):

@@ -64,13 +64,6 @@ def test_ranges_and_what_does_not_apply_stand_in_the_rows_of_candidates():
     assert all("towers: not applicable: the model has one tower." in told for told in (text, page))
 
 
-def test_the_first_line_is_the_verdict_unbroken_and_others_have_80_columns_at_most(analysis):
-    headline, *others = full_text(analysis).splitlines()
-    assert len(headline) > 80
-    assert headline == analysis.recommendation.headline
-    assert max(map(len, others)) <= 80
-
-
 def test_what_a_failure_says_in_full_is_in_a_file_that_all_reports_name(analysis, tmp_path):
     single, towers, broken = analysis.candidates
     assert broken.failure is not None
@@ -329,14 +322,6 @@ def test_corrections_by_what_was_measured_are_said_in_title_and_line():
 )
 def test_the_input_stands_beside_the_step_as_it_is_else_beside_single(full, changes, says):
     assert says in str(input_line(replace(full, **changes)))
-
-
-def test_without_break_even_and_dataset_reports_do_not_speak_of_them(analysis):
-    assert input_line(analysis) is None
-    for text in (full_text(analysis), render_markdown(analysis)):
-        assert "reak-even" not in text
-        assert "break-even.png" not in text
-        assert "input:" not in text
 
 
 def test_the_report_has_lines_picture_and_what_was_assumed(full, tmp_path):

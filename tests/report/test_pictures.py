@@ -1,6 +1,3 @@
-import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +9,6 @@ from hypothesis import strategies as st
 from made_up_steps import made_up
 
 from placement_advisor.measurement.measurement import Span
-from placement_advisor.report.analysis_folder import write_reports
 from placement_advisor.report.pictures.canvas import (
     COMPUTE_COLOR,
     COPY_COLOR,
@@ -79,18 +75,6 @@ def test_files_are_written_for_single_and_the_best_and_for_each_of_the_rest(
     written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.png"))
     assert written == ["timeline.png", *(f"timelines/{name}.png" for name in own)]
     assert (tmp_path / "timelines").exists() == bool(own)
-
-
-@pytest.mark.parametrize("name", ["sample", "unmeasured", "not_applicable"])
-def test_the_report_embeds_and_names_the_pictures_that_lie_beside_it(name, tmp_path):
-    write_reports(SAMPLES[name], tmp_path)
-    report = (tmp_path / "report.md").read_text(encoding="utf-8")
-    embedded = re.findall(r"!\[[^]]*\]\(([^)]*)\)", report)
-    assert embedded == ["timeline.png", "comparison.png"]
-    assert all((tmp_path / picture).exists() for picture in embedded)
-    own = [path.stem for path in (tmp_path / "timelines").glob("*")]
-    assert ("timelines/" in report) == bool(own)
-    assert own == (["alternating"] if name == "sample" else [])
 
 
 def test_pictures_show_what_ran_and_a_picture_of_its_own_what_crashed():
@@ -203,24 +187,6 @@ def test_a_step_whose_profile_breaks_a_law_stays_whole_and_says_so(tmp_path):
     assert count(pixels(tmp_path / "comparison.png"), COPY_COLOR) < 400  # The legend alone.
     said = "measured speed-up 1.69× (95 % 1.64–1.72), no profile to rely on"
     assert {said, "measured baseline"} <= set(words(_timeline(analysis)))
-
-
-def test_matplotlib_is_imported_when_a_picture_is_drawn_and_pyplot_never():
-    code = (
-        "import sys, pathlib, tempfile\n"
-        "import placement_advisor.report.pictures.result_plots\n"
-        "import placement_advisor.report.pictures.timeline_plot as plots\n"
-        "import sample_analysis\n"
-        "assert not {'matplotlib', 'networkx', 'tensorflow'} & set(sys.modules)\n"
-        "with tempfile.TemporaryDirectory() as folder:\n"
-        "    plots.plot_timelines(sample_analysis.sample(), pathlib.Path(folder))\n"
-        "assert 'matplotlib' in sys.modules\n"
-        "assert 'matplotlib.pyplot' not in sys.modules\n"
-    )
-    path = [*filter(None, sys.path), sample_analysis.__file__.rsplit("/", 1)[0]]
-    subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{code}"], check=True
-    )
 
 
 def _span(start_ns, end_ns, name="op", *, is_copy=False):

@@ -165,27 +165,9 @@ def test_a_placement_file_fits_its_schema():
     assert content["by_op"] == {"c": "GPU:1"}
 
 
-def _objects(schema):
-    if isinstance(schema, dict) and "properties" in schema:
-        yield schema
-    if isinstance(schema, dict | list):
-        for part in schema.values() if isinstance(schema, dict) else schema:
-            yield from _objects(part)
-
-
-@pytest.mark.parametrize("name", TYPES)
-def test_schemas_are_valid_and_closed_to_other_fields(name):
-    jsonschema.Draft202012Validator.check_schema(load_schema(name))
-    optional = {"layer", "op", "tensor", "device", "candidate", "file", "line", "command"}
-    optional |= {f"saving_{part}" for part in ("ns", "step_ns", "low_ns", "high_ns", "basis")}
-    optional |= {"structure", "traced_as"}  # An older advisor wrote neither.
-    for part in _objects(load_schema(name)):
-        assert part["additionalProperties"] is False
-        assert set(part["properties"]) - set(part.get("required", ())) <= optional
-
-
 @pytest.mark.parametrize("name", TYPES)
 def test_schemas_are_those_of_the_types(name):
+    jsonschema.Draft202012Validator.check_schema(load_schema(name))
     kept = SCHEMAS / f"{name}.schema.json"
     assert kept.read_text(encoding="utf-8") == schema_text(name), "run `make docs`"
 

@@ -16,14 +16,6 @@ from placement_advisor.tf.answers import LeftOut
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def test_names_cannot_drive_a_terminal():
-    summary = summarize(OpGraph([op("a\x1b[31m\nb", "While", layer="\x07")], []))
-    text = render_graph(summary, graph_file="a\x1b[31m.gz\nstep")
-    assert "graph        a�[31m.gz step, fingerprint" in text
-    assert "\x1b" not in text
-    assert "\x07" not in text
-
-
 def test_output_is_the_golden_one_but_for_what_is_not_known():
     traced = traced_as_tiny(training_step())
     summary = summarize(traced.graph)

@@ -3,8 +3,8 @@
 A box stands in the rank before the first box that it feeds. An arrow over several ranks has a
 lane in each. A model whose own code adds the outputs of its blocks would be a layer that
 feeds its blocks and is fed by them; such loops are taken apart. The layer map has a place for
-every layer and says how a placement cuts the pass. The backward pass is left out: it runs the
-same ways back.
+every layer, as the tab shows it, and says how a placement cuts the pass. The backward pass is left
+out: it runs the same ways back.
 """
 
 from __future__ import annotations
@@ -16,8 +16,12 @@ from itertools import accumulate, pairwise
 from math import ceil
 from operator import or_
 from statistics import fmean
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
+from annotated_types import MaxLen
+
+from placement_advisor.files.contract import Count, Rows
+from placement_advisor.files.untrusted import MisfitError
 from placement_advisor.graph.digraph import topological_order
 from placement_advisor.graph.layer_view import depth_for, layer_view
 from placement_advisor.graph.op import Total
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
 
 
 Point: TypeAlias = tuple[float, float]
+# Code for thousands of layers has so many characters.
+Text = Annotated[str, MaxLen(1_000_000)]
 
 # Rows are sorted by the side that a sweep comes from, then by both, then pulled. Each settles after
 # a few sweeps; more only cost time.
@@ -48,18 +54,13 @@ _MAX_BANDS = 8
 _COST_OF_CUT = 0.02
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """Middles of boxes, and of each arrow's stops from box to box, in inches, y downwards."""
-
-    boxes: Sequence[Point]
-    routes: Mapping[tuple[int, int], Sequence[Point]]
-
-
-def best_layout(count: int, arrows: Iterable[tuple[int, int]], box: Point) -> Layout:
+def best_layout(
+    count: int, arrows: Iterable[tuple[int, int]], box: Point
+) -> tuple[list[Point], dict[tuple[int, int], list[Point]]]:
     """Return the layout that a screen shows largest, of one or more boxes of a width and height.
 
-    Arrows lead from a box to one of a higher number.
+    It has the middles of boxes, and those of each arrow's stops from box to box, in inches, y
+    downwards. Arrows lead from a box to one of a higher number.
     """
     ends = sorted(arrows)
     rank_of = [0] * count
@@ -93,8 +94,7 @@ def best_layout(count: int, arrows: Iterable[tuple[int, int]], box: Point) -> La
             cut = sum(rank_of[t] // most - rank_of[s] // most for s, t in ends)
             found.append((round(scale * (1 + _COST_OF_CUT * cut), 1), bands, stops))
     *_, stops = min(found, key=lambda each: each[:2])
-    routes = {its: [stops[each] for each in chain] for its, chain in chains.items()}
-    return Layout(boxes=stops[:count], routes=routes)
+    return stops[:count], {its: [stops[each] for each in chain] for its, chain in chains.items()}
 
 
 def _across(
@@ -177,19 +177,12 @@ class Part:
         return self.layer if self.number == 1 else f"{self.layer} #{self.number}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """Parts in an order in which data flows, and the bytes that one sends to a later one.
+def layer_parts(graph: OpGraph, view: LayerView) -> tuple[list[Part], list[tuple[int, int]]]:
+    """Return the forward pass of a view with its wrapping layers cut into parts.
 
-    None where the size of any tensor is unknown.
+    Parts stand in an order in which data flows; behind them are the pairs of which the first sends
+    the second something.
     """
-
-    parts: Sequence[Part]
-    edges: Mapping[tuple[int, int], int | None]
-
-
-def layer_parts(graph: OpGraph, view: LayerView) -> Parts:
-    """Return the forward pass of a view with its wrapping layers cut into parts."""
     layer_of, free = view.membership.layer_of, view.membership.free
     computing = {layer for name, layer in layer_of.items() if name not in free}
     between = [
@@ -206,16 +199,12 @@ def layer_parts(graph: OpGraph, view: LayerView) -> Parts:
     layer_of = {name: layer for name, layer in layer_of.items() if layer in flowing}
     found = _cut(graph, between, layer_of)
     part_of = {name: number for number, part in enumerate(found) for name in part.ops}
-    ends = [(part_of[edge.producer], part_of[edge.consumer]) for edge in between]
-    apart = sorted({(source, target) for source, target in ends if source != target})
-    order = topological_order(len(found), [s for s, _ in apart], [t for _, t in apart]) or []
+    ends = dict.fromkeys((part_of[edge.producer], part_of[edge.consumer]) for edge in between)
+    apart = [(source, target) for source, target in ends if source != target]
+    ordered = sorted(apart)
+    order = topological_order(len(found), [s for s, _ in ordered], [t for _, t in ordered]) or []
     place = {number: i for i, number in enumerate(order)}
-    sent: dict[tuple[int, int], dict[tuple[str, int], int | None]] = defaultdict(dict)
-    for edge, (source, target) in zip(between, ends, strict=True):
-        if source != target:
-            sent[place[source], place[target]][edge.producer, edge.port] = edge.size_bytes
-    edges = {its: Total.of(tensors.values()).exact for its, tensors in sent.items()}
-    return Parts(parts=[found[number] for number in order], edges=edges)
+    return [found[number] for number in order], [(place[s], place[t]) for s, t in apart]
 
 
 def _cut(graph: OpGraph, between: Sequence[Edge], layer_of: Mapping[str, str]) -> list[Part]:
@@ -249,46 +238,66 @@ def _cut(graph: OpGraph, between: Sequence[Edge], layer_of: Mapping[str, str]) -
     return parts
 
 
-BOX_WIDTH, BOX_HEIGHT = 1.86, 0.4
-
+# Its width and height.
+_BOX = (1.86, 0.4)
 # To place as many takes a second, and nobody looks through more.
 _MOST_LAYERS = 2_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedLayer:
-    """A layer, or a part of one, with the middle of its box."""
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer of the forward pass, or a part of one, with the middle of its box; y leads down."""
 
-    name: str
-    middle: Point
-    ops: int
-    flops: Total
+    name: Text
+    at: Point
+    ops: Count
+    flops: Count | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Flow:
-    """The forward tensors from one layer to another; ``size_bytes`` is None where any is unknown.
+    """What flows from one layer to another, by their numbers, and its way from middle to middle."""
 
-    ``route`` leads from middle to middle, y downwards.
+    source: Count
+    target: Count
+    route: Rows[Point]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The layers of the forward pass, in an order in which data flows, and the size of a box."""
+
+    box: Point
+    layers: Rows[Layer]
+    flows: Rows[Flow]
+
+    def __post_init__(self) -> None:
+        ends = (end for flow in self.flows for end in (flow.source, flow.target))
+        check_below(len(self.layers), "graph.flows", ends)
+        if any(not flow.route[1:] for flow in self.flows):
+            raise MisfitError("a way without two ends", "graph.flows")
+
+
+def check_below(count: int, place: str, numbers: Iterable[int]) -> None:
+    """Check that numbers point at one of so many.
+
+    Raises:
+        MisfitError: one does not.
     """
-
-    source: int
-    target: int
-    size_bytes: int | None
-    route: tuple[Point, ...]
+    if (most := max(numbers, default=-1)) >= count:
+        raise MisfitError(f"{most} is none of {count}", place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerMap:
-    """Layers and what flows between them; layers are numbered in an order in which data flows."""
+    """Layers and what flows between them, and of which layer each op is a part."""
 
-    layers: tuple[PlacedLayer, ...]
-    flows: tuple[Flow, ...]
+    graph: Graph
     part_of: Mapping[str, int]
 
     def devices(self, placement: Placement) -> tuple[str, ...]:
         """Return the device that holds most ops of each layer (ties: first in device name)."""
-        votes = [Counter[str]() for _ in self.layers]
+        votes = [Counter[str]() for _ in self.graph.layers]
         for op, part in self.part_of.items():
             if op in placement.device_of:
                 votes[part][placement.device_of[op]] += 1
@@ -307,7 +316,7 @@ class LayerMap:
                 crossing[ends][edge.producer, edge.port, target] = edge.size_bytes
         return {
             number: Total.of(crossing[flow.source, flow.target].values()).exact
-            for number, flow in enumerate(self.flows)
+            for number, flow in enumerate(self.graph.flows)
             if (flow.source, flow.target) in crossing
         }
 
@@ -317,22 +326,20 @@ def layer_map(graph: OpGraph) -> LayerMap:
 
     Layers of very many are shown to a depth of their paths.
     """
-    found = layer_parts(graph, layer_view(graph, depth_for(graph, _MOST_LAYERS)))
-    if not found.parts:
-        return LayerMap(layers=(), flows=(), part_of={})
-    layout = best_layout(len(found.parts), found.edges, (BOX_WIDTH, BOX_HEIGHT))
+    parts, edges = layer_parts(graph, layer_view(graph, depth_for(graph, _MOST_LAYERS)))
+    boxes, routes = best_layout(len(parts), edges, _BOX) if parts else ([], {})
+
+    def point(place: Point) -> Point:
+        return round(place[0], 3), round(place[1], 3)
+
     layers = [
-        PlacedLayer(
-            name=part.name,
-            middle=middle,
-            ops=len(part.ops),
-            flops=Total.of(graph.op(name).flops for name in part.ops),
-        )
-        for part, middle in zip(found.parts, layout.boxes, strict=True)
+        Layer(part.name, point(middle), len(part.ops), _flops(graph, part))
+        for part, middle in zip(parts, boxes, strict=True)
     ]
-    flows = []
-    for (source, target), size_bytes in found.edges.items():
-        route = tuple(layout.routes[source, target])
-        flows.append(Flow(source=source, target=target, size_bytes=size_bytes, route=route))
-    part_of = {name: number for number, part in enumerate(found.parts) for name in part.ops}
-    return LayerMap(layers=tuple(layers), flows=tuple(flows), part_of=part_of)
+    flows = [Flow(*ends, tuple(map(point, routes[ends]))) for ends in edges]
+    part_of = {name: number for number, part in enumerate(parts) for name in part.ops}
+    return LayerMap(graph=Graph(_BOX, tuple(layers), tuple(flows)), part_of=part_of)
+
+
+def _flops(graph: OpGraph, part: Part) -> int | None:
+    return Total.of(graph.op(name).flops for name in part.ops).amount

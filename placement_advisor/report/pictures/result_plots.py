@@ -22,15 +22,6 @@ from placement_advisor.report.analysis_report import sweep_outcome, value_text
 from placement_advisor.report.document import NOTHING
 from placement_advisor.report.pictures import canvas
 from placement_advisor.report.pictures.timeline_plot import MEASURED, SIMULATED
-from placement_advisor.report.statements import (
-    NO_PROFILE,
-    any_ran,
-    fastest_first,
-    predicted_range,
-    predicted_speedup,
-    speedup,
-    with_range,
-)
 from placement_advisor.simulator.break_even import Axis
 from placement_advisor.units import counted, format_bandwidth, format_ns
 
@@ -51,7 +42,7 @@ _COLORS = {
     "compute": canvas.COMPUTE_COLOR,
     "waits for copies": canvas.COPY_COLOR,
     "idle": canvas.IDLE_COLOR,
-    NO_PROFILE: canvas.NO_PROFILE_COLOR,
+    statements.NO_PROFILE: canvas.NO_PROFILE_COLOR,
 }
 # How much of its colour a simulated bar keeps.
 _PALE = 0.45
@@ -76,8 +67,8 @@ def draw_comparison(analysis: Analysis, page: canvas.Page = canvas.new_page) -> 
     """Return the picture."""
     from matplotlib.patches import Patch
 
-    measured = any_ran(analysis)
-    shown = fastest_first(analysis)
+    measured = statements.any_ran(analysis)
+    shown = statements.fastest_first(analysis)
     rows = [_row(analysis, candidate, measured) for candidate in shown]
     top_in = canvas.HEAD_IN + _ABOVE_ROWS_IN
     figure = page(top_in + _ROW_IN * max(1, len(rows)) + canvas.AXIS_IN)
@@ -166,7 +157,7 @@ def step_parts(candidate: Candidate, devices: Sequence[str]) -> dict[str, dict[s
 
 def _measured_parts(step_ns: float, profile: StepProfile | None, device: str) -> dict[str, float]:
     if profile is None or not profile.step_ns:
-        return {NO_PROFILE: step_ns}
+        return {statements.NO_PROFILE: step_ns}
     scale = step_ns / median(profile.step_ns)
     return _parts(
         step_ns,
@@ -190,9 +181,10 @@ def _speedup_text(analysis: Analysis, candidate: Candidate, measured: bool) -> s
     if candidate.name == BASELINE:
         return "baseline"
     if not measured:
-        return with_range(predicted_speedup(analysis, candidate), predicted_range(candidate))
-    factor = speedup(candidate)
-    return with_range(factor.median, factor) if factor else NOTHING
+        times = statements.predicted_speedup(analysis, candidate)
+        return statements.with_range(times, statements.predicted_range(candidate))
+    factor = statements.speedup(candidate)
+    return statements.with_range(factor.median, factor) if factor else NOTHING
 
 
 def _write_columns(figure: Figure, rows: Sequence[_Row], measured: bool) -> tuple[float, float]:
@@ -341,22 +333,11 @@ def _draw_sweep(ax: Axes, sweep: Sweep, worthwhile_ratio: float, signs: Mapping[
         fontsize=canvas.SMALL_FONT_SIZE,
         color=canvas.FAINT,
     )
-    ax.plot(
-        values,
-        [drawn_speedup(point.best.ratio) for point in sweep.points],
-        color=canvas.FAINT,
-        linewidth=1,
-    )
+    speedups = [drawn_speedup(point.best.ratio) for point in sweep.points]
+    ax.plot(values, speedups, color=canvas.FAINT, linewidth=1)
     for split, sign in signs.items():
-        own = [point for point in sweep.points if point.best.split == split]
-        ax.plot(
-            [point.value for point in own],
-            [drawn_speedup(point.best.ratio) for point in own],
-            color=canvas.INK,
-            marker=sign,
-            markersize=3.5,
-            linestyle="",
-        )
+        own = [i for i, point in enumerate(sweep.points) if point.best.split == split]
+        ax.plot(values, speedups, sign, color=canvas.INK, markersize=3.5, markevery=own)
     ax.axvline(sweep.here.value, color=canvas.INK, linewidth=0.8, linestyle=":")
     ends = (values[0], values[-1])
     here, limit = sweep.here.value, sweep.wins_from.value if sweep.wins_from else None

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import time
 from http import HTTPStatus
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -52,13 +51,8 @@ def tensorboard(logdir: Path, host: str, port: int) -> Iterator[tuple[str, Proce
     Port 0 takes any that is free.
 
     Raises:
-        AdvisorError: the port is taken, or TensorBoard is not installed or does not start.
+        AdvisorError: the port is taken, or TensorBoard does not start.
     """
-    if find_spec("tensorboard") is None:
-        raise AdvisorError(
-            f"TensorBoard is not installed for {sys.executable}",
-            hint=f"install it: {sys.executable} -m pip install tensorboard",
-        )
     port = _free_port(host, port)
     command = [sys.executable, "-P", "-m", _SERVER, "--logdir", str(logdir)]
     command += ["--host", host, "--port", str(port)]

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 import json
 import math
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from annotated_types import Ge, Gt, Le, MaxLen, MinLen
+from annotated_types import Ge, Gt, Le, MinLen
 from pydantic import AfterValidator
 
 from placement_advisor import units
@@ -28,22 +25,23 @@ from placement_advisor.analysis.findings.rules import finding_page
 from placement_advisor.analysis.reasons import speedup_of
 from placement_advisor.analysis.recording import AnalysisSnapshot
 from placement_advisor.defaults import BASELINE
-from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import STRICT, ByName, Count, Rows, plain, read
 from placement_advisor.files.output import DETAILS, OVERVIEW
 from placement_advisor.files.untrusted import MisfitError, shown
 from placement_advisor.measurement.measurement import FailureKind
 from placement_advisor.report import analysis_report, statements
 from placement_advisor.report.document import NOTHING
+from placement_advisor.report.find_analysis import refusing
 from placement_advisor.report.pictures import layer_layout, result_plots, timeline_plot
+from placement_advisor.report.pictures.layer_layout import Text, check_below
 from placement_advisor.results.analysis import ScalingRow, scaling
-from placement_advisor.simulator import schedule as schedules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.measurement.measurement import StepProfile
+    from placement_advisor.simulator import schedule as schedules
     from placement_advisor.simulator.break_even import BreakEven, Sweep, SweepPoint
 
 SCHEMA_VERSION = 3
@@ -51,7 +49,6 @@ SCHEMA_VERSION = 3
 _MOST_ACTIONS = 3
 # Nobody looks through more of those that cross.
 _MOST_TENSORS = 500
-_ENDS = attrgetter("source", "target")
 _CROSSING, _TENSORS = "Tensors that cross as predicted", ("Tensor", "Way", "Bytes", "Time")
 _RAN = "What ran in the profiled steps, copies in bold"
 _SCALING = ("", "Candidate", "Devices", "Samples a step", "Predicted (simulated)", "Measured")
@@ -65,10 +62,7 @@ def _file_name(name: str) -> str:
     return name
 
 
-# Code for thousands of layers has so many characters.
-Text = Annotated[str, MaxLen(1_000_000)]
 FileName = Annotated[Text, AfterValidator(_file_name)]
-Point = tuple[float, float]
 Positive = Annotated[float, Gt(0)]
 
 
@@ -199,13 +193,8 @@ def _figures(candidate: found.Candidate) -> tuple[tuple[str, str], ...]:
     ratio = candidate.predicted_ratio
     times = 1 / ratio.ratio if ratio and ratio.ratio else None
     speedup = candidate.comparison and candidate.comparison.speedup
-    shown = [
-        (
-            each.number(predicted) if predicted else NOTHING,
-            each.number(profile) if timed_ns is not None and profile else NOTHING,
-        )
-        for each in statements.FIGURES
-    ]
+    ran = profile if timed_ns is not None else None
+    shown = zip(statements.figure_cells(predicted), statements.figure_cells(ran), strict=True)
     step = (
         units.format_ns(predicted.step_ns) if predicted else NOTHING,
         units.format_ns(timed_ns) if timed_ns is not None else NOTHING,
@@ -213,56 +202,6 @@ def _figures(candidate: found.Candidate) -> tuple[tuple[str, str], ...]:
     foreseen = statements.with_range(times, statements.predicted_range(candidate))
     measured = statements.with_range(speedup.median, speedup) if speedup else NOTHING
     return (step, *shown, (foreseen, measured))
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """A layer of the forward pass, with the middle of its box; y leads down."""
-
-    name: Text
-    at: Point
-    ops: Count
-    flops: Count | None
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """What flows from one layer to another, by their numbers, and its way from middle to middle."""
-
-    source: Count
-    target: Count
-    route: Rows[Point]
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """The layers of the forward pass, in an order in which data flows, and the size of a box."""
-
-    box: Point
-    layers: Rows[Layer]
-    flows: Rows[Flow]
-
-    def __post_init__(self) -> None:
-        ends = (end for flow in self.flows for end in (flow.source, flow.target))
-        _check_below(len(self.layers), "graph.flows", ends)
-        if any(not flow.route[1:] for flow in self.flows):
-            raise MisfitError("a way without two ends", "graph.flows")
-
-    @classmethod
-    def of(cls, layer_map: layer_layout.LayerMap) -> Graph:
-        """Return it as it is drawn."""
-
-        def point(place: Point) -> Point:
-            return round(place[0], 3), round(place[1], 3)
-
-        layers = (Layer(e.name, point(e.middle), e.ops, e.flops.amount) for e in layer_map.layers)
-        flows = (Flow(e.source, e.target, tuple(map(point, e.route))) for e in layer_map.flows)
-        return cls((layer_layout.BOX_WIDTH, layer_layout.BOX_HEIGHT), tuple(layers), tuple(flows))
-
-
-def _check_below(count: int, place: str, numbers: Iterable[int]) -> None:
-    if (most := max(numbers, default=-1)) >= count:
-        raise MisfitError(f"{most} is none of {count}", place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +223,7 @@ class Overview:
     columns: Rows[Text]
     """Titles of the figures of candidates."""
     candidates: Rows[Candidate]
-    graph: Graph
+    graph: layer_layout.Graph
     no_findings: Text
     """What is to be said where there are no findings."""
     sections: Rows[Section]
@@ -308,42 +247,13 @@ class Overview:
             raise MisfitError("not a figure for each column", "candidates")
 
     @classmethod
-    def so_far(cls, snapshot: AnalysisSnapshot, layers: layer_layout.LayerMap) -> Overview:
-        """Return what is shown of an analysis that goes on."""
-        testbed, rows = snapshot.testbed, scaling(snapshot.candidates)
-        hosts: dict[str, tuple[str, ...]] = {}
-        for device, host in (testbed.host_of if testbed else {}).items():
-            hosts[host] = (*hosts.get(host, ()), device)
-        devices = testbed.cluster.device_names() if testbed else ()
-        left_out = statements.left_out_text(snapshot.model.left_out)
-        return cls(
-            schema_version=SCHEMA_VERSION,
-            name=snapshot.title,
-            headline=f"Running: {snapshot.doing}",
-            facts=tuple(_facts(snapshot.model, testbed)),
-            verdict=(Part(left_out, is_hint=True),) if left_out else (),
-            devices=testbed.cluster.place_names() if testbed else (),
-            hosts=hosts,
-            columns=("Step", *(each.title for each in statements.FIGURES), "Speed-up"),
-            candidates=tuple(
-                Candidate.of(each, devices) for each in sorted(snapshot.candidates, key=_rank)
-            ),
-            graph=Graph.of(layers),
-            no_findings="Not yet known.",
-            sections=(_scaling(rows, statements.speedups(snapshot.candidates)),) if rows else (),
-        )
-
-    @classmethod
-    def of(cls, analysis: found.Analysis, layers: layer_layout.LayerMap) -> Overview:
-        """Return what is shown of an analysis that is complete."""
-        snapshot = AnalysisSnapshot(
-            doing="",
-            title=analysis.title,
-            model=analysis.model,
-            testbed=analysis.testbed,
-            candidates=analysis.candidates,
-        )
-        before = cls.so_far(snapshot, layers)
+    def of(
+        cls, analysis: found.Analysis | AnalysisSnapshot, layers: layer_layout.LayerMap
+    ) -> Overview:
+        """Return what is shown of an analysis, be it one that goes on."""
+        if isinstance(analysis, AnalysisSnapshot):
+            return replace(cls._so_far(analysis, layers), headline=f"Running: {analysis.doing}")
+        before = cls._so_far(analysis, layers)
         answer, as_is = analysis.recommendation, statements.as_is_interval(analysis)
         reasons = Part(items=answer.reasons, folded="Why")
         others = Part(items=answer.others, folded="The other candidates")
@@ -370,6 +280,33 @@ class Overview:
             findings=tuple(map(_finding, analysis.findings)),
             no_findings=f"{statements.no_findings_text(analysis)}.",
             sections=(*even, *how, *before.sections),
+        )
+
+    @classmethod
+    def _so_far(
+        cls, snapshot: found.Analysis | AnalysisSnapshot, layers: layer_layout.LayerMap
+    ) -> Overview:
+        testbed, rows = snapshot.testbed, scaling(snapshot.candidates)
+        hosts: dict[str, tuple[str, ...]] = {}
+        for device, host in (testbed.host_of if testbed else {}).items():
+            hosts[host] = (*hosts.get(host, ()), device)
+        devices = testbed.cluster.device_names() if testbed else ()
+        left_out = statements.left_out_text(snapshot.model.left_out)
+        return cls(
+            schema_version=SCHEMA_VERSION,
+            name=snapshot.title,
+            headline="",
+            facts=tuple(_facts(snapshot.model, testbed)),
+            verdict=(Part(left_out, is_hint=True),) if left_out else (),
+            devices=testbed.cluster.place_names() if testbed else (),
+            hosts=hosts,
+            columns=("Step", *statements.FIGURES, "Speed-up"),
+            candidates=tuple(
+                Candidate.of(each, devices) for each in sorted(snapshot.candidates, key=_rank)
+            ),
+            graph=layers.graph,
+            no_findings="Not yet known.",
+            sections=(_scaling(rows, statements.speedups(snapshot.candidates)),) if rows else (),
         )
 
 
@@ -527,8 +464,8 @@ class Details:
     def __post_init__(self) -> None:
         for i, each in enumerate(self.timelines):
             place = f"timelines[{i}].spans"
-            _check_below(len(self.lanes), place, (lane for lane, *_ in each.spans))
-            _check_below(len(each.names), place, (name for _, name, *_ in each.spans))
+            check_below(len(self.lanes), place, (lane for lane, *_ in each.spans))
+            check_below(len(each.names), place, (name for _, name, *_ in each.spans))
 
     def check(self, overview: Overview) -> None:
         """Check that it is about the layers of an overview.
@@ -539,7 +476,7 @@ class Details:
         layers, flows = len(overview.graph.layers), len(overview.graph.flows)
         if self.layers is not None and len(self.layers) != layers:
             raise MisfitError(f"{len(self.layers)} of {layers} layers", "layers")
-        _check_below(flows, "cuts", (flow for flow, _ in self.cuts or ()))
+        check_below(flows, "cuts", (flow for flow, _ in self.cuts or ()))
 
     @classmethod
     def of(
@@ -570,10 +507,13 @@ def _copies(
     predicted: schedules.Schedule | None, profile: StepProfile | None, devices: tuple[str, ...]
 ) -> Part:
     """Return who copies how much to whom."""
-    copies = sorted(predicted.copies if predicted else (), key=_ENDS)
-    simulated = {ends: _simulated([*those]) for ends, those in groupby(copies, _ENDS)}
+    simulated = analysis_report.simulated_copies(predicted) if predicted else {}
     measured = {
-        _ENDS(each): _copied(each.count, each.size_bytes, each.time_ns)
+        (each.source, each.target): (
+            each.count,
+            units.format_bytes(each.size_bytes),
+            units.format_ns(each.time_ns),
+        )
         for each in (profile.transfers if profile else ())
     }
     used = [place for pair in (*simulated, *measured) for place in pair]
@@ -582,24 +522,12 @@ def _copies(
     places = dict.fromkeys([*(name for name in devices if name in used), *used])
 
     def cell(source: str, target: str) -> str:
-        both = (each.get((source, target), NOTHING) for each in (simulated, measured))
-        return "" if source == target else " | ".join(both)
+        both = (each.get((source, target), (NOTHING,)) for each in (simulated, measured))
+        return "" if source == target else " | ".join(", ".join(map(str, told)) for told in both)
 
     caption = "Copies from row to column: number, bytes and time, predicted | measured"
     rows = ((source, *(cell(source, target) for target in places)) for source in places)
     return Part(table=Table(caption, ("", *places), tuple(rows)))
-
-
-def _simulated(copies: Sequence[schedules.CopyInterval]) -> str:
-    size = schedules.carried(each for copy in copies for each in copy.transfers)
-    time_ns = schedules.intervals_length(
-        schedules.merged_intervals((copy.start_ns, copy.end_ns) for copy in copies)
-    )
-    return _copied(len(copies), size.amount, time_ns, is_floor=size.is_floor)
-
-
-def _copied(count: int, size: int | None, time_ns: int, *, is_floor: bool = False) -> str:
-    return f"{count}, {units.format_bytes(size, is_floor=is_floor)}, {units.format_ns(time_ns)}"
 
 
 def _tensors(transfers: Sequence[schedules.Transfer]) -> tuple[Part, ...]:
@@ -616,15 +544,18 @@ def _tensors(transfers: Sequence[schedules.Transfer]) -> tuple[Part, ...]:
 
 
 def _activities(profile: StepProfile) -> tuple[Part, ...]:
-    share = statements.copy_share(profile)
-    if share is None:
+    shares = statements.activity_shares(profile)
+    if shares is None:
         return (Part("The profile is empty."),)
     rows = statements.activity_rows(profile.activities, statements.REPORT_ACTIVITIES)
-    shares = f"Compute {units.format_share(1 - share)}, copies {units.format_share(share)}"
-    said = f"{shares} of all activity in {len(profile.step_ns)} profiled steps."
     bold = tuple(number for number, row in enumerate(rows) if row.is_copy)
     cells = tuple(row.cells for row in rows)
-    return Part(said), Part(table=Table(_RAN, statements.ACTIVITY_HEADINGS, cells, bold))
+    return Part(f"{shares.capitalize()}."), Part(
+        table=Table(_RAN, statements.ACTIVITY_HEADINGS, cells, bold)
+    )
+
+
+_HINT = "give the folder of an analysis, as `advisor analyze MODEL` leaves it"
 
 
 def read_overview(path: Path) -> Overview:
@@ -633,7 +564,7 @@ def read_overview(path: Path) -> Overview:
     Raises:
         AdvisorError: the file cannot be read, or is damaged.
     """
-    with _refusing(path):
+    with refusing(path, _HINT):
         return read(Overview, path)
 
 
@@ -643,19 +574,10 @@ def read_details(path: Path, overview: Overview) -> Details:
     Raises:
         AdvisorError: the file cannot be read, or is damaged, or does not fit the overview.
     """
-    with _refusing(path):
+    with refusing(path, _HINT):
         details = read(Details, path)
         details.check(overview)
         return details
-
-
-@contextmanager
-def _refusing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except MisfitError as misfit:
-        hint = "give the folder of an analysis, as `advisor analyze MODEL` leaves it"
-        raise AdvisorError(f"{path}: {misfit}", hint=hint) from None
 
 
 def compact(content: Overview | Details) -> str:
@@ -681,10 +603,7 @@ class Tab:
                 details = Details.of(candidate, self._graph, self._layers, devices)
                 self._write(f"{DETAILS}/{candidate.name}.json", details)
                 self._written[candidate.name] = content
-        if isinstance(analysis, AnalysisSnapshot):
-            self._write(OVERVIEW, Overview.so_far(analysis, self._layers))
-        else:
-            self._write(OVERVIEW, Overview.of(analysis, self._layers))
+        self._write(OVERVIEW, Overview.of(analysis, self._layers))
 
     def _write(self, name: str, content: Overview | Details) -> None:
         path = self._folder / name

@@ -3,7 +3,6 @@ import re
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 import pytest
 from browsers import Opened, computed_ms, new_page, open_report
@@ -314,40 +313,15 @@ def test_every_name_of_an_analysis_that_is_on_the_terminal(report, tmp_path, mad
     assert_found(report(analysis), published(analysis), tmp_path, names)
 
 
-def assert_real_names_found(page, folder):
-    """Check the names of a real analysis: those of its graph, and of its candidates."""
-    analysis = json.loads((folder / ANALYSIS).read_text())
+@pytest.mark.slow
+def test_every_name_of_the_demo(show, demo):
+    folder = demo.parent
+    analysis = read_analysis(folder / ANALYSIS)
     graph = OpGraph.load(folder / GRAPH)
     names = {
-        *(each["name"] for each in analysis["candidates"]),
-        *(device["name"] for device in analysis["testbed"]["devices"]),
+        *(each.name for each in analysis.candidates),
+        *(device.name for device in analysis.testbed.devices),
         *(op.layer for op in graph.ops if op.layer),
         *(op.name for op in graph.ops),
     }
-    assert_found(page, read_analysis(folder / ANALYSIS), folder, names)
-
-
-@pytest.mark.slow
-def test_every_name_of_the_demo(show, demo):
-    assert_real_names_found(show(demo.parent), demo.parent)
-
-
-@pytest.mark.slow
-def test_every_name_where_one_device_is_too_small(show, advisor, tmp_path):
-    model = str(Path(__file__).parents[3] / "sample_models" / "deepconn.py")
-    folder, cluster = tmp_path / "out", tmp_path / "small.toml"
-    # On one device the step holds 25 MB, of the towers none holds more than 20 MB.
-    device = 'preset = "V100"\nmemory_bytes = 22_000_000\n'
-    cluster.write_text(
-        "".join(f'[[devices]]\nname = "{name}"\n{device}' for name in ("a", "b"))
-        + '[[links]]\nbetween = ["a", "b"]\npreset = "PCIe3"\n'
-    )
-    words = ("--hardware", str(cluster), "--quiet", "--effort", "0.05")
-    ran = advisor("analyze", model, "-o", str(folder), *words)
-    assert ran.code == 0, ran.err
-    page = show(folder)
-    assert_real_names_found(page, folder)
-    expect(page.page.locator(".headline")).to_contain_text("cannot fit")
-    failed = page.page.locator(".candidates .failure").filter(has_text="on a the step holds")
-    expect(failed.first).to_contain_text("more than the 22.0 MB there")
-    page.picture("report-cannot-fit")
+    assert_found(show(folder), analysis, folder, names)

@@ -1,9 +1,8 @@
 import gzip
 import json
 import re
-import shutil
 import urllib.request
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 import pytest
 from command_runs import wait_until
@@ -15,12 +14,6 @@ from placement_advisor.files.output import MEASURED, profile_run
 RAN = ("single", "towers", "batch")
 KINDS = ("measured", "simulated", "both")
 RUNS = {f"runs/{name}/{kind}" for name in RAN for kind in KINDS}
-# Whether no letter of an element is cut off.
-IS_WHOLE = """(element) => {
-  const text = document.createRange();
-  text.selectNodeContents(element);
-  return text.getBoundingClientRect().right <= element.getBoundingClientRect().right;
-}"""
 XPROF_ASKS = {
     "https://www.gstatic.com/charts/loader.js",
     "https://www.gstatic.cn/charts/loader.js",
@@ -50,21 +43,12 @@ def read(tab, route):
     return json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
 
 
-def go_to(tab, place):
-    tab.page.goto(f"{tab.address}{place}", wait_until="domcontentloaded")
-
-
-def xprof(tab, query=""):
-    """Open the tab Profile; without a query it chooses itself what it shows."""
-    go_to(tab, f"{query}#profile")
-    frame = tab.page.frame_locator(XPROF)
-    expect(frame.get_by_role("combobox")).to_have_count(3)
-    return frame
-
-
 def trace_of(tab, query):
     """Open XProf's trace viewer, which is a frame in its frame, and wait until it has lanes."""
-    trace = xprof(tab, query).frame_locator('iframe[src*="trace_viewer"]')
+    tab.page.goto(f"{tab.address}{query}#profile", wait_until="domcontentloaded")
+    frame = tab.page.frame_locator(XPROF)
+    expect(frame.get_by_role("combobox")).to_have_count(3)
+    trace = frame.frame_locator('iframe[src*="trace_viewer"]')
     lanes(trace).first.wait_for()
     return trace
 
@@ -159,36 +143,6 @@ def test_xprof_has_every_run_and_finds_measured_and_simulated_steps(tab, demo):
 def step_table(overview):
     """Return the table of steps of the overview page."""
     return next(t for t in overview if t["cols"] and t["cols"][0]["label"] == "Step number")
-
-
-@pytest.mark.slow
-def test_four_analyses_are_four_groups_in_the_list_of_profiles(open_tab, demo, tmp_path):
-    names = ("deepconn", "dlrm", "resnet50", "transformer")
-    for name in names:
-        shutil.copytree(demo.parent, tmp_path / name)
-    before = tmp_path / "before"  # As an older advisor left it.
-    for run in ("towers", "towers-simulated"):
-        old = before / "tensorboard" / "plugins" / "profile" / run
-        shutil.copytree(demo.parent / profile_run("towers", MEASURED), old)
-    tab = open_tab(tmp_path)
-    runs = read(tab, "plugin/profile/runs")
-    parts = [tuple(run.split("/")) for run in runs]
-    # By analysis, within it by candidate.
-    for group in ([part[:1] for part in parts], [part[:-1] for part in parts]):
-        assert len([*groupby(group)]) == len(set(group))
-    assert {part[0] for part in parts} == {*names, "before"}
-    for name in names:
-        assert {"/".join(part[1:]) for part in parts if part[0] == name} == RUNS
-    assert "before/tensorboard/towers-simulated" in runs
-    for run in ("resnet50/runs/towers/measured", "before/tensorboard/towers"):
-        overview = read(tab, f"plugin/profile/data?run={run}&tag=overview_page")
-        assert step_table(overview)["rows"]
-    frame = xprof(tab)
-    frame.get_by_role("combobox").first.click()
-    shown = frame.get_by_role("option", name="resnet50/runs/towers/simulated", exact=True)
-    expect(shown).to_be_visible()
-    assert shown.evaluate(IS_WHOLE)
-    tab.picture("profile-four-analyses", height=1_300)
 
 
 def test_profile_shows_the_trace_of_a_measured_worker_and_both_steps_lane_by_lane(profile):

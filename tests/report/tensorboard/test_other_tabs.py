@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from recorded_profiles import read_planes
-from sample_analysis import US, sample, unmeasured
+from sample_analysis import US, sample
 from simulated_steps import towers
 from tensorboard.compat.proto import event_pb2
 
@@ -119,21 +119,6 @@ def test_a_copy_of_unknown_size_states_none(tmp_path):
     plane = planes_of(tmp_path, "towers", "simulated")["/device:GPU:1 GPU:1"]
     (event,) = plane.lines[2].events
     assert (event.name, event.stats["memcpy_details"]) == ("MEMCPYDtoD item", "dest:0 async:1")
-
-
-@pytest.mark.parametrize(
-    ("analysis", "names", "steps"),
-    [
-        (sample(), ("single", "towers"), ("simulated", "both")),  # `alternating` crashed.
-        (unmeasured(), ("single", "towers", "alternating"), ("simulated",)),
-    ],
-)
-def test_a_candidate_that_ran_has_both_steps_and_where_nothing_ran_each_has_one(
-    tmp_path, analysis, names, steps
-):
-    write_profile_runs(analysis, tmp_path)
-    runs = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("runs/*/plugins/profile/*")}
-    assert runs == {f"runs/{name}/plugins/profile/{step}" for name in names for step in steps}
 
 
 def test_what_overlaps_stands_on_lines_of_its_own():
