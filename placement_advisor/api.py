@@ -8,7 +8,7 @@ and formulas of GPU kernels).
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +21,6 @@ from placement_advisor.files.untrusted import MAX_NS
 from placement_advisor.graph.op import COST_FREE_ROLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from placement_advisor.candidates.searched import SearchResult
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement

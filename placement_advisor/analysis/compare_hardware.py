@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from placement_advisor import defaults
-from placement_advisor.analysis import target_costs
+from placement_advisor.analysis import target_costs, tracing
 from placement_advisor.analysis.assemble import answer_of, candidates_of
 from placement_advisor.analysis.machine_scaling import (
     FamilyMemory,
@@ -35,13 +35,6 @@ from placement_advisor.analysis.predictions import bound_of, predict, propose_al
 from placement_advisor.analysis.runs import RunResults
 from placement_advisor.analysis.scaled_steps import FoldedStep, FoldedSteps, limit_of
 from placement_advisor.analysis.step_costs import assume_costs
-from placement_advisor.analysis.tracing import (
-    AnalysisRequest,
-    or_error,
-    split_batch,
-    trace_repeated,
-    traced_model,
-)
 from placement_advisor.candidates import pipeline, references, towers
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES
 from placement_advisor.candidates.batch_split.plan import shares_of
@@ -408,7 +401,7 @@ def compare_hardware(
     watcher.working("importing TensorFlow", 0, 1)
     preload()
     with Child("loader") as loader:
-        traced = traced_model(source, None, loader, watcher)
+        traced = tracing.traced_model(source, None, loader, watcher)
         batch = traced.batch_size
         if batch is None:
             raise ModelError(f"{source.path}: {traced.name}: its inputs hold no batch")
@@ -420,9 +413,9 @@ def compare_hardware(
         larger: dict[int, OpGraph | BatchSplitError] = {}
         for done, times in enumerate(sorted(within - {1})):
             watcher.working("tracing larger batches", done, len(within - {1}))
-            larger[times] = trace_repeated(loader, times, source.time_limit_s)
+            larger[times] = tracing.trace_repeated(loader, times, source.time_limit_s)
         splits_to_place: dict[int, Splits] = {
-            count: split_batch(options, count, traced, None, loader, watcher, weak=False)
+            count: tracing.split_batch(options, count, traced, None, loader, watcher, weak=False)
             for count in sorted(answered)
         }
     traces = HostTraces(unsplit(traced.graph, batch), splits, larger)
@@ -439,7 +432,7 @@ def compare_hardware(
                 target = target_costs.TargetHardware(
                     label=machine.label, cluster=host, recorded=None
                 )
-                request = AnalysisRequest(
+                request = tracing.AnalysisRequest(
                     options=options,
                     plan=target.plan(),
                     traced=traced,
@@ -460,7 +453,7 @@ def compare_hardware(
 
 
 def with_answer(
-    found: MachineScaling, request: AnalysisRequest, target: target_costs.TargetHardware
+    found: MachineScaling, request: tracing.AnalysisRequest, target: target_costs.TargetHardware
 ) -> MachineScaling:
     """Add what `advisor analyze` answers on some devices, in place of what it did on fewer."""
     effort, own = request.options.effort, request.traced.requested_device_of
@@ -533,4 +526,4 @@ def _trace_split(
     except BatchSplitError as error:
         return error
     answer = loader.call(splitter.trace_split, samples, time_limit_s=time_limit_s)
-    return or_error(answer, "splitting it")
+    return tracing.or_error(answer, "splitting it")

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph import name_patterns, placement
-from placement_advisor.graph.layer_view import membership
+from placement_advisor.graph.layer_view import Membership, membership
 from placement_advisor.graph.op import PASS_ROLES, STANDING_ROLES, TRAINING_ROLES, Role, Total
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.graph.layer_view import Membership
     from placement_advisor.graph.op import Edge, Op
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster, Device

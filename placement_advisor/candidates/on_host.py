@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.candidates.by_layer import NotApplicable, listed
 from placement_advisor.candidates.references import propose_single
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.graph.op import LOOP_KINDS, Role
+from placement_advisor.graph.op import LOOP_KINDS, Edge, Op, Role
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.simulator.simulator import Simulator
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.graph.op import Edge, Op
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import NotApplicable, listed, place_by_layer
 from placement_advisor.graph.layer_view import layer_view
-from placement_advisor.graph.op import LOOKUP_KINDS, PASS_ROLES, Role
+from placement_advisor.graph.op import LOOKUP_KINDS, PASS_ROLES, Op, Role
 from placement_advisor.graph.placement import Placement
 from placement_advisor.units import counted, format_bytes
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
 

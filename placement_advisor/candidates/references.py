@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.candidates.by_layer import NotApplicable, alike, place_by_layer
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
 from placement_advisor.graph.layer_structure import depth_first
-from placement_advisor.graph.layer_view import layer_view, membership
+from placement_advisor.graph.layer_view import Membership, layer_view, membership
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import Placement
 from placement_advisor.units import format_ns
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.graph.layer_view import Membership
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster, Device
 

@@ -20,7 +20,7 @@ from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.placement import Placement
 from placement_advisor.simulator.schedule import shortages
 from placement_advisor.simulator.simulator import Simulator
-from placement_advisor.solvers.effort import Stop
+from placement_advisor.solvers.effort import Effort, Stop
 from placement_advisor.solvers.lower_bounds import bound_step
 from placement_advisor.solvers.step_search import FAMILY, least_step
 from placement_advisor.units import counted, format_bytes
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.solvers.effort import Effort
 
 
 def propose_searched(

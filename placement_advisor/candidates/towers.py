@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import NotApplicable, busy_ns, listed, place_by_layer
 from placement_advisor.graph.layer_structure import common_ancestor, towers
-from placement_advisor.graph.layer_view import layer_view
+from placement_advisor.graph.layer_view import LayerView, layer_view
 from placement_advisor.graph.name_patterns import name_patterns
 from placement_advisor.graph.op import STANDING_ROLES, TRAINING_ROLES, Role, Total
 from placement_advisor.graph.placement import Placement
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.graph.layer_view import LayerView
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
 

@@ -25,7 +25,7 @@ from placement_advisor.candidates import references
 from placement_advisor.check import problem_codes as check_problems
 from placement_advisor.check.causes import move_texts
 from placement_advisor.check.code_lines import CodeLines
-from placement_advisor.measurement.measurement import median_interval
+from placement_advisor.measurement.measurement import Interval, median_interval
 from placement_advisor.testbed import benchmark
 from placement_advisor.testbed.testbed import STEP, Testbed
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.testbed_plan import TestbedPlan
-    from placement_advisor.measurement.measurement import Interval
 
 
 class Slowdown(StrEnum):

@@ -31,7 +31,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.files.output import holding, output_file, scratch_folder
 from placement_advisor.graph.op import Edge, Op
 from placement_advisor.graph.op_graph import OpGraph, load_graph
-from placement_advisor.machine.testbed_plan import plan_testbed, with_network
+from placement_advisor.machine.testbed_plan import TestbedPlan, plan_testbed, with_network
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.tf.load.model_source import ModelSource, source_kind, split_name
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from placement_advisor.check.placements import BatchSplit
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.testbed.benchmark import ProgressReporter
     from placement_advisor.tf.answers import Traced
 

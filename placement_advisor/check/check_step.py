@@ -33,7 +33,7 @@ from placement_advisor.check.lock_record import (
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.files.source_files import SourceFiles
-from placement_advisor.simulator.schedule import shortages
+from placement_advisor.simulator.schedule import Schedule, shortages
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator
 
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device
-    from placement_advisor.simulator.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from placement_advisor.check.lock_record import PART_OF, Part, tensor_name
+from placement_advisor.check.lock_record import PART_OF, Cut, Part, tensor_name
 from placement_advisor.check.problem_codes import Place
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import NO_LAYER
@@ -27,7 +27,6 @@ from placement_advisor.graph.placement import NO_LAYER
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
-    from placement_advisor.check.lock_record import Cut
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.simulator.schedule import Schedule, Transfer
     from placement_advisor.tf.answers import SourceLine

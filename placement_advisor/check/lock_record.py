@@ -37,7 +37,7 @@ from placement_advisor.graph.digraph import strong_components
 from placement_advisor.graph.fingerprint import fingerprints, layer_fingerprints
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_work.movement import VARIABLE_READ_KINDS
-from placement_advisor.graph.placement import NO_LAYER
+from placement_advisor.graph.placement import NO_LAYER, Placement
 from placement_advisor.units import NS_PER_US
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     )
 
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device
     from placement_advisor.simulator.schedule import PeakMemory, Schedule, Transfer
     from placement_advisor.simulator.sensitivity import PredictedRatio

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.analysis.tracing import split_among
 from placement_advisor.candidates import families, references, searched, towers
+from placement_advisor.candidates.batch_split import split_graph as batch_graph
 from placement_advisor.candidates.batch_split.plan import shares_of
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.candidates.batch_split.split_graph import graph_of, placed_on_devices
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.references import as_written, devices_asked_for
-from placement_advisor.check.lock_record import PART_OF, Part, same_layers
+from placement_advisor.check.lock_record import PART_OF, LayerRecord, Move, Part, same_layers
 from placement_advisor.check.problem_codes import some_layers
 from placement_advisor.defaults import AS_WRITTEN
 from placement_advisor.errors import AdvisorError, BatchSplitError, PlacementError
 from placement_advisor.graph.fingerprint import layer_fingerprints
-from placement_advisor.graph.op import Role
+from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.placement import NO_LAYER, Placement, read_placement_file
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.effort import Effort
@@ -35,11 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
-    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.check.code_lines import CodeLines
-    from placement_advisor.check.lock_record import LayerRecord, Move
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import PlacementFile
     from placement_advisor.machine.devices import Cluster
@@ -294,7 +291,7 @@ def _former_names(
 class BatchSplit(NamedTuple):
     """A step whose batch is split, and the samples of each replica."""
 
-    step: SplitGraph
+    step: batch_graph.SplitGraph
     samples: tuple[int, ...]
 
 
@@ -321,7 +318,7 @@ def split_for_check(
     answer = split_among(loader, samples, None, time_limit_s)
     if isinstance(answer, BatchSplitError):
         raise answer
-    split = answer.graphs.get(BATCH if per_pair else graph_of(family))
+    split = answer.graphs.get(BATCH if per_pair else batch_graph.graph_of(family))
     if split is None:
         raise BatchSplitError(
             f"{family} wants the same samples on each device, and a batch of {traced.batch_size} "
@@ -352,7 +349,9 @@ def lay_out_split(
             raise no_longer_applies(family, within.reason, split.step.graph, locked)
         placed = towers.on_pairs(split.step, within, devices, split.samples)
         return Layout(placement=placed, freedom=PlacementFreedom.RULE)
-    found = placed_on_devices(family, split.step, devices, host, "the batch is shared evenly")
+    found = batch_graph.placed_on_devices(
+        family, split.step, devices, host, "the batch is shared evenly"
+    )
     if isinstance(found, NotApplicable):
         raise AdvisorError(
             f"placement {family!r} {found.reason}",
@@ -361,7 +360,7 @@ def lay_out_split(
     return Layout(placement=found, freedom=PlacementFreedom.RULE)
 
 
-def lines_of_split(lines: CodeLines, graph: OpGraph, split: SplitGraph) -> CodeLines:
+def lines_of_split(lines: CodeLines, graph: OpGraph, split: batch_graph.SplitGraph) -> CodeLines:
     """Return the lines of a split step, whose ops are copies of those of ``graph``."""
     sources = {
         op.name: split.source[op.name][1] for op in split.graph.ops if op.name in split.source

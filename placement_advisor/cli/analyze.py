@@ -13,11 +13,10 @@ from placement_advisor.cli.console import print_json, progress, say, warn
 from placement_advisor.cli.results import Verbose, print_analysis
 from placement_advisor.cli.run import train
 from placement_advisor.errors import AdvisorError
-from placement_advisor.tf.load.model_source import SourceKind, source_kind
+from placement_advisor.tf.load.model_source import ModelSource, SourceKind, source_kind
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.hosts import HostOptions
-    from placement_advisor.tf.load.model_source import ModelSource
 
 
 @options.takes(source=options.model_source, asked=options.hosts_asked)

@@ -14,7 +14,7 @@ from placement_advisor.cost.lines import relative_line
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.files.contract import Ns
 from placement_advisor.files.untrusted import MAX_NS
-from placement_advisor.machine.devices import Basis, CopyWork, Device, Dispatch, Link
+from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
 from placement_advisor.machine.hierarchy import NcclProtocol, Ring
 from placement_advisor.machine.presets import hardware_figures
 from placement_advisor.units import NS_PER_S
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from placement_advisor.graph.op import Op
-    from placement_advisor.machine.devices import Cluster
 
 
 # No link is taken to be faster than that: 10 TB/s.

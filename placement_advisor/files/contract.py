@@ -15,7 +15,7 @@ people edit (`CLOSED`) they are refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from enum import Enum
@@ -50,7 +50,6 @@ from pydantic_core import CoreSchema, core_schema
 from placement_advisor.files import untrusted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 T = TypeVar("T")

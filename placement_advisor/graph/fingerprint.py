@@ -20,12 +20,11 @@ from hashlib import blake2b
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph.op import CONTROL_PORT, Role
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from placement_advisor.graph.op import Edge, Op
     from placement_advisor.graph.op_graph import OpGraph
 
 

@@ -9,12 +9,11 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from placement_advisor.graph.op import COMPUTING_ROLES, STANDING_ROLES, Role, Total
+from placement_advisor.graph.op import COMPUTING_ROLES, STANDING_ROLES, Op, Role, Total
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
 
 

@@ -23,23 +23,16 @@ from packaging.version import InvalidVersion, Version
 from placement_advisor import __version__
 from placement_advisor.errors import TestbedError
 from placement_advisor.files.contract import Count, Ns, Rows, Text
+from placement_advisor.machine import this_machine
 from placement_advisor.machine.calibration import calibration_fingerprint, kept_calibrations
-from placement_advisor.machine.nvidia import find_gpus
+from placement_advisor.machine.nvidia import Gpus, find_gpus
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.machine.this_machine import (
-    can_have_private_network,
-    find_cores,
-    gpu_count,
-    other_work,
-    parse_sys_admin,
-)
 from placement_advisor.processes.children import available_memory_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.machine.calibration import Calibration, CopyTiming, KeptCalibration
-    from placement_advisor.machine.nvidia import Gpus
     from placement_advisor.machine.this_machine import Cores, OtherWork
 
 
@@ -133,13 +126,13 @@ def examine() -> Facts:
         packages=installed_packages(),
         has_profile_plugin=has_profile_plugin(),
         has_cuda_libraries=has_cuda_libraries(),
-        visible_gpus=gpu_count(),
+        visible_gpus=this_machine.gpu_count(),
         gpus=find_gpus(),
-        has_sys_admin=parse_sys_admin(Path("/proc/self/status").read_text()),
-        cores=find_cores(),
-        load=other_work(),
+        has_sys_admin=this_machine.parse_sys_admin(Path("/proc/self/status").read_text()),
+        cores=this_machine.find_cores(),
+        load=this_machine.other_work(),
         available_memory_bytes=available_memory_bytes(),
-        has_private_network=can_have_private_network(),
+        has_private_network=this_machine.can_have_private_network(),
         calibrations=tuple(
             _figures(kept, now_ns) for kept in kept_calibrations() if kept.testbed in _KINDS
         ),

@@ -14,14 +14,12 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.measurement.measurement import Invariant, Violation
+from placement_advisor.measurement.measurement import Comparison, Invariant, Measurement, Violation
 from placement_advisor.simulator import schedule as schedules
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from placement_advisor.measurement.measurement import Comparison, Measurement
 
 
 # How much longer a device may compute in the profiled steps than the timed ones last: the profiler

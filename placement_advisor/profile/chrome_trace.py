@@ -20,22 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.untrusted import open_plain
-from placement_advisor.profile.copy_names import (
-    LARGEST_NUMBER,
-    CopyKind,
-    copied_bytes,
-    copy_kind,
-    destination,
-)
-from placement_advisor.profile.device_trace import MOST_GPUS, GpuRuns, widen
+from placement_advisor.profile import copy_names
+from placement_advisor.profile.device_trace import MOST_GPUS, GpuRuns, Trace, widen
 from placement_advisor.profile.formats import GZIP, FileFormat
 from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from placement_advisor.profile.device_trace import Trace
 
 
 # An event of a trace is some hundred characters long; arguments may hold a stack or a shape.
@@ -190,8 +182,8 @@ class _Found:
         if category in _GPU_CATEGORIES:
             self.form = FileFormat.PYTORCH
         name = str(event.get("name", ""))
-        kind = copy_kind(name)
-        if kind is None or kind is CopyKind.COLLECTIVE:
+        kind = copy_names.copy_kind(name)
+        if kind is None or kind is copy_names.CopyKind.COLLECTIVE:
             self._runs.add_kernel(gpu, name, span)
             step = _number(arguments.get("group_id"))
             if step is not None and kind is None:
@@ -200,7 +192,7 @@ class _Found:
             edge = arguments.get("edge_name")
             receiver = _gpu_number(arguments.get("toDevice"))
             if receiver is None:
-                receiver = destination(str(arguments.get("memcpy_details", "")))
+                receiver = copy_names.destination(str(arguments.get("memcpy_details", "")))
             self._runs.add_copy(
                 gpu,
                 kind,
@@ -253,7 +245,7 @@ def _size(arguments: dict[str, Any]) -> int | None:
     size_bytes = _number(arguments.get("bytes"))
     if size_bytes is not None:
         return size_bytes
-    return copied_bytes(str(arguments.get("memcpy_details", "")))
+    return copy_names.copied_bytes(str(arguments.get("memcpy_details", "")))
 
 
 def _gpu_number(value: object) -> int | None:
@@ -267,4 +259,4 @@ def _number(value: object) -> int | None:
         number = int(value)  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError):
         return None
-    return number if 0 <= number <= LARGEST_NUMBER else None
+    return number if 0 <= number <= copy_names.LARGEST_NUMBER else None

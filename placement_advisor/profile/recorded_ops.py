@@ -23,13 +23,12 @@ from placement_advisor.profile import xplane
 from placement_advisor.profile.copy_names import CopyKind
 from placement_advisor.profile.device_trace import HOST, UNKNOWN_END
 from placement_advisor.profile.formats import CLIENT_FILE, SUFFIX, FileFormat, recorded_run
-from placement_advisor.profile.gpu_planes import gpu_planes, gpu_streams
+from placement_advisor.profile.gpu_planes import Stream, gpu_planes, gpu_streams
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from placement_advisor.profile.gpu_planes import Stream
     from placement_advisor.profile.steps import Marks
     from placement_advisor.profile.xplane_schema import StatValue
     from placement_advisor.profile.xspace_columns import SpaceFile, StoredPlane

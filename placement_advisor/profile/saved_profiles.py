@@ -15,14 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from placement_advisor.profile import xplane_schema
+from placement_advisor.profile import xplane, xplane_schema
 from placement_advisor.profile.steps import HOST_PLANE, STEP_EVENT
-from placement_advisor.profile.xplane import (
-    Event,
-    Line,
-    copy_counted_from,
-    space_file,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -78,20 +72,20 @@ def keep_profiles(
     """
     folder.mkdir(parents=True, exist_ok=True)
     ahead = dict.fromkeys(files, 0) | dict(ahead_ns)
-    opened = {process: space_file(path, ahead[process]) for process, path in files.items()}
+    opened = {process: xplane.space_file(path, ahead[process]) for process, path in files.items()}
     start_ns = min(xplane_schema.profile_start_ns(file.planes) for file in opened.values())
     marks = _events(opened[CLIENT], STEP_EVENT, _STEP_NUMBER)
     for process, file in opened.items():
         runs, more = _events(file, _RUN, _PART_ID), {}
         if runs and not _events(file, STEP_EVENT, _STEP_NUMBER):
             steps = tuple(_steps(marks, runs))
-            more = {HOST_PLANE: Line(name="Steps of the client", events=steps)}
+            more = {HOST_PLANE: xplane.Line(name="Steps of the client", events=steps)}
         if any(line.event_count for plane in file.planes for line in plane.lines):
             target = folder / f"{process.replace(':', '-')}.xplane.pb"
-            copy_counted_from(files[process], target, start_ns, ahead[process], more)
+            xplane.copy_counted_from(files[process], target, start_ns, ahead[process], more)
 
 
-def _events(file: SpaceFile, name: str, stat: str) -> list[Event]:
+def _events(file: SpaceFile, name: str, stat: str) -> list[xplane.Event]:
     """Return the events of a host that have a name and a stat."""
     found = []
     for plane in file.planes:
@@ -101,7 +95,7 @@ def _events(file: SpaceFile, name: str, stat: str) -> list[Event]:
         for line in plane.lines:
             events = file.events(plane, line, of_named=(stat,), named=named)
             found += [
-                Event(
+                xplane.Event(
                     name=name,
                     start_ns=int(events.start_ns[place]),
                     duration_ns=int(events.duration_ns[place]),
@@ -112,7 +106,7 @@ def _events(file: SpaceFile, name: str, stat: str) -> list[Event]:
     return sorted(found, key=lambda event: event.start_ns)
 
 
-def _steps(marks: Sequence[Event], runs: Sequence[Event]) -> Iterator[Event]:
+def _steps(marks: Sequence[xplane.Event], runs: Sequence[xplane.Event]) -> Iterator[xplane.Event]:
     """Yield the marks of the client, each with the part that a worker first runs within it."""
     for mark in marks:
         stats: dict[str, xplane_schema.StatValue] = {**mark.stats, "_r": 1}

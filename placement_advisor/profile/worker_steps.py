@@ -28,13 +28,11 @@ from placement_advisor.measurement import measurement as measurements
 from placement_advisor.profile import steps as profile_steps
 from placement_advisor.profile.copy_names import CopyKind
 from placement_advisor.profile.gpu_planes import gather_gpu_work, gpu_streams
-from placement_advisor.profile.xplane import space_file
+from placement_advisor.profile.xplane import Line, space_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-
-    from placement_advisor.profile.xplane import Line
 
 
 # The clock that all others are compared with, among the hosts.

@@ -14,7 +14,7 @@ import struct
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,6 @@ from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from enum import Enum
 
 

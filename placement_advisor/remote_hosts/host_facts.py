@@ -19,14 +19,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor import __version__
 from placement_advisor.errors import TestbedError
-from placement_advisor.machine import nvidia
-from placement_advisor.machine.this_machine import (
-    can_have_private_network,
-    fingerprint,
-    gpu_count,
-    other_work,
-    usable_cores,
-)
+from placement_advisor.machine import nvidia, this_machine
 from placement_advisor.processes.children import available_memory_bytes
 
 if TYPE_CHECKING:
@@ -55,11 +48,11 @@ def find_host_facts() -> HostFacts:
     """Find out about this machine, without TensorFlow."""
     return HostFacts(
         host_name=socket.gethostname(),
-        cores=usable_cores(),
-        visible_gpus=gpu_count(),
+        cores=this_machine.usable_cores(),
+        visible_gpus=this_machine.gpu_count(),
         gpus=nvidia.find_gpus(),
         available_memory_bytes=available_memory_bytes(),
-        fingerprint=fingerprint((os.uname().release,)),
+        fingerprint=this_machine.fingerprint((os.uname().release,)),
     )
 
 
@@ -162,8 +155,8 @@ def network_place(address: str) -> NetworkPlace:
     return NetworkPlace(
         interface=interface,
         mtu_bytes=None if interface is None else _mtu_bytes(interface),
-        load=other_work(),
-        has_private_network=can_have_private_network(),
+        load=this_machine.other_work(),
+        has_private_network=this_machine.can_have_private_network(),
     )
 
 

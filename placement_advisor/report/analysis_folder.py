@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis import recording as recordings
-from placement_advisor.analysis.analysis_result import GRAPH
+from placement_advisor.analysis.analysis_result import GRAPH, Analysis
 from placement_advisor.analysis.analyze import analyze
-from placement_advisor.analysis.progress import AnalysisProgress, Stage
+from placement_advisor.analysis.progress import AnalysisProgress, ProgressListener, Stage
 from placement_advisor.files import output
 from placement_advisor.files.contract import json_text, like
 from placement_advisor.profile.saved_profiles import CLIENT, keep_profiles
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from placement_advisor.analysis.analysis_result import Analysis
     from placement_advisor.analysis.options import AnalyzeOptions
-    from placement_advisor.analysis.progress import ProgressListener
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster

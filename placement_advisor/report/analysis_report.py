@@ -21,7 +21,7 @@ from placement_advisor.report import document, statements
 from placement_advisor.results.analysis import ANALYSIS, HOW_TO_SPLIT
 from placement_advisor.results.candidate import failure_file
 from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, Axis, BreakEvenOutcome
-from placement_advisor.simulator.schedule import carried
+from placement_advisor.simulator.schedule import Schedule, carried
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis, Candidate, Finding
     from placement_advisor.measurement.verification import Verification
     from placement_advisor.simulator.break_even import BreakEven, Sweep
-    from placement_advisor.simulator.schedule import Schedule
 
 
 BREAK_EVEN_NOTE = (

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from placement_advisor import __version__
-from placement_advisor.check.lock_record import Part
+from placement_advisor.check.lock_record import Cut, Difference, LayerRecord, Part, Record
 from placement_advisor.check.problem_codes import EXPLANATIONS, LASTING, Place, Status
 from placement_advisor.report import document
 from placement_advisor.units import NS_PER_US, format_bytes, format_ns
@@ -33,7 +33,6 @@ from placement_advisor.units import NS_PER_US, format_bytes, format_ns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from placement_advisor.check.lock_record import Cut, Difference, LayerRecord, Record
     from placement_advisor.check.problem_codes import CheckResult, Explanation, ModelResult
 
 

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from placement_advisor import __version__
 from placement_advisor.machine import doctor_checks
-from placement_advisor.report.document import Facts, Section, as_text
+from placement_advisor.report.document import Facts, Part, Section, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from placement_advisor.analysis.doctor_hosts import HostsExamined
     from placement_advisor.machine.machine_facts import Facts as MachineFacts
-    from placement_advisor.report.document import Part
 
 WIDTH = 100
 _STATE, _NAME = 9, 14

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor import units
-from placement_advisor.analysis.acceptance import CheckOutcome
+from placement_advisor.analysis.acceptance import AcceptanceCheck, CheckOutcome
 from placement_advisor.cost.gpu.kernel_times import KernelBasis
 from placement_advisor.files.contract import plain
 from placement_advisor.graph.op import KernelFamily
@@ -25,23 +25,20 @@ from placement_advisor.machine.calibration import REFERENCE_WIDTH
 from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.profile.saved_profiles import scrubbed
 from placement_advisor.report.doctor_text import WIDTH
-from placement_advisor.report.document import Facts, Section, Table, as_text
+from placement_advisor.report.document import Facts, Part, Section, Table, as_text
 from placement_advisor.report.statements import FAMILY_WORDS, mean_error_text
 from placement_advisor.results.analysis import PUBLISHED_STEPS
 from placement_advisor.results.doctor import Doctor
-from placement_advisor.results.machine import Hardware
+from placement_advisor.results.machine import Acceptance, Gpu, Hardware, Link
 from placement_advisor.tf.known_step import COPIES, OPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.analysis import acceptance as seen
-    from placement_advisor.analysis.acceptance import AcceptanceCheck
     from placement_advisor.cost.links import CalibrationSummary
     from placement_advisor.machine.devices import CopyWork
     from placement_advisor.machine.machine_facts import Facts as MachineFacts
-    from placement_advisor.report.document import Part
-    from placement_advisor.results.machine import Acceptance, Gpu, Link
 
 
 _WIDTH = 100

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis import machine_scaling
 from placement_advisor.cost import batch as batch_costs
 from placement_advisor.defaults import WORTHWHILE_RATIO
-from placement_advisor.report.document import NOTHING, Facts, Section, Table, as_text
+from placement_advisor.report.document import NOTHING, Facts, Part, Section, Table, as_text
 from placement_advisor.report.statements import with_range
 from placement_advisor.units import NS_PER_S, counted, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from placement_advisor.report.document import Part
     from placement_advisor.results.plans import Search
 
 

@@ -13,13 +13,12 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.files.contract import json_text
 from placement_advisor.graph.placement import read_placement_file
 from placement_advisor.report.find_analysis import finished_analyses, read_analysis
-from placement_advisor.results.analysis import ANALYSIS
+from placement_advisor.results.analysis import ANALYSIS, Analysis, Training
 from placement_advisor.tf.training.trial import SplitPlan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from placement_advisor.results.analysis import Analysis, Training
     from placement_advisor.results.candidate import Candidate
 
 _ANOTHER = "--candidate names another"

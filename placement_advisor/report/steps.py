@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor import units
 from placement_advisor.graph.name_patterns import first_names
-from placement_advisor.profile.device_trace import Cause, DeviceUse
+from placement_advisor.profile.device_trace import Cause, DeviceUse, Wait
 from placement_advisor.report import document
 from placement_advisor.report.statements import ACTIVITY_HEADINGS, activity_rows
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op import Total
     from placement_advisor.graph.op_patterns import HostKind
     from placement_advisor.profile import totals
-    from placement_advisor.profile.device_trace import Wait
     from placement_advisor.tf.answers import Traced
 
 

@@ -22,14 +22,13 @@ from placement_advisor.files.output import RUNS_FOLDER
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.measurement.measurement import FailureKind, Interval
 from placement_advisor.report import document, statements
-from placement_advisor.results.analysis import HOW_TO_SPLIT
+from placement_advisor.results.analysis import HOW_TO_SPLIT, Analysis, Training
 from placement_advisor.units import NS_PER_S, format_duration, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from placement_advisor.results.analysis import Analysis, Training
     from placement_advisor.results.candidate import Candidate, Step
     from placement_advisor.results.difference import Difference, MovedCandidate, StepFigures
 

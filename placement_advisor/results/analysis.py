@@ -15,6 +15,7 @@ from annotated_types import Ge, Le, MaxLen
 from pydantic import StringConstraints
 
 from placement_advisor.analysis import analysis_result
+from placement_advisor.analysis import analysis_result as found
 from placement_advisor.defaults import AS_WRITTEN, BASELINE
 from placement_advisor.files import contract
 from placement_advisor.results.candidate import Candidate, Steps, check_order
@@ -22,7 +23,6 @@ from placement_advisor.results.candidate import Candidate, Steps, check_order
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from placement_advisor.analysis import analysis_result as found
     from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.cost.gpu.assumed_times import AssumedTimes
     from placement_advisor.measurement.measurement import InputTiming

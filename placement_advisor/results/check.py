@@ -7,16 +7,14 @@ out: where each layer runs, which the lock file has.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from placement_advisor import __version__
+from placement_advisor.check import lock_record, problem_codes
 from placement_advisor.check import problem_codes as check_problems
 from placement_advisor.check.lock_record import Growth, Move, PredictedVerdict
 from placement_advisor.files.contract import STRICT, ByName, Count, Ns, Rows, Text, like
 from placement_advisor.units import NS_PER_US
-
-if TYPE_CHECKING:
-    from placement_advisor.check import lock_record, problem_codes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.files.contract import STRICT, NotNegative, Ns, Prose, Rows, Text, like
 from placement_advisor.graph.fingerprint import layer_fingerprints
-from placement_advisor.results.analysis import Basis
-from placement_advisor.results.candidate import Parts
+from placement_advisor.results.analysis import Analysis, Basis, Link, Recommendation
+from placement_advisor.results.candidate import Parts, Step
 from placement_advisor.units import format_bandwidth, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.results.analysis import Analysis, Link, Recommendation
-    from placement_advisor.results.candidate import Step
 
 # A link that is calibrated anew comes out a few percent off.
 LINK_CHANGE = 0.1

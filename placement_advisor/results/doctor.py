@@ -9,14 +9,13 @@ from placement_advisor import __version__
 from placement_advisor.analysis import doctor_hosts
 from placement_advisor.files import contract
 from placement_advisor.machine.doctor_checks import State, check_all, next_command
-from placement_advisor.machine.machine_facts import KeptFigures, Package
+from placement_advisor.machine.machine_facts import Facts, KeptFigures, Package
 from placement_advisor.machine.nvidia import Gpu, GpuPair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from placement_advisor.machine import doctor_checks
-    from placement_advisor.machine.machine_facts import Facts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

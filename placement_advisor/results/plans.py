@@ -6,24 +6,21 @@ Times of `search` and `compare-hardware` are simulated.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from placement_advisor import __version__
+from placement_advisor.analysis import machine_scaling
 from placement_advisor.analysis import machine_scaling as found
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.analysis.scaled_steps import Limit
-from placement_advisor.cost.batch import BatchMemory
+from placement_advisor.cost.batch import BatchMemory, SplitStep
 from placement_advisor.files import contract
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from placement_advisor.analysis import machine_scaling
     from placement_advisor.candidates.searched import SearchResult
     from placement_advisor.cost import batch as batch_costs
-    from placement_advisor.cost.batch import SplitStep
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster

@@ -13,19 +13,17 @@ from annotated_types import MaxLen
 
 from placement_advisor import __version__
 from placement_advisor.files import contract
-from placement_advisor.graph.graph_summary import ControlFlow, Kind, LargeTensor
+from placement_advisor.graph.graph_summary import ControlFlow, GraphSummary, Kind, LargeTensor
 from placement_advisor.graph.identities import Fingerprint
 from placement_advisor.graph.layer_structure import Join, ParallelBranches, RepeatedBlocks
 from placement_advisor.graph.op import Role, Total
 from placement_advisor.graph.op_patterns import HostKind
 from placement_advisor.measurement.measurement import Activity
-from placement_advisor.profile.device_trace import Wait
+from placement_advisor.profile.device_trace import DeviceUse, Wait
 from placement_advisor.profile.totals import ByHost, RoutePerStep, XprofOverview
 
 if TYPE_CHECKING:
-    from placement_advisor.graph.graph_summary import GraphSummary
     from placement_advisor.profile import totals
-    from placement_advisor.profile.device_trace import DeviceUse
     from placement_advisor.tf.answers import Traced
 
 

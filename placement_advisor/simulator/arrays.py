@@ -18,7 +18,7 @@ import numpy as np
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.untrusted import MAX_NS
-from placement_advisor.graph.op import CONTROL_PORT, COST_FREE_ROLES
+from placement_advisor.graph.op import CONTROL_PORT, COST_FREE_ROLES, Op
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device, Dispatch, Link

@@ -31,7 +31,7 @@ from placement_advisor.graph.op import (
 from placement_advisor.graph.op_work import elementwise
 from placement_advisor.graph.op_work.movement import ALIAS_KINDS, VARIABLE_READ_KINDS
 from placement_advisor.simulator import schedule as schedules
-from placement_advisor.simulator.arrays import UNKNOWN
+from placement_advisor.simulator.arrays import UNKNOWN, ScheduleArrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.simulator.arrays import ScheduleArrays
 
     Ints = NDArray[np.int64]
     Flags = NDArray[np.bool_]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from placement_advisor.simulator import schedule as schedules
 from placement_advisor.simulator.arrays import (
     UNKNOWN,
     GraphArrays,
@@ -24,13 +25,6 @@ from placement_advisor.simulator.arrays import (
     repeated,
 )
 from placement_advisor.simulator.memory import Constants, peaks
-from placement_advisor.simulator.schedule import (
-    OpRun,
-    Schedule,
-    Transfer,
-    copy_intervals,
-    exposed_by_device,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -183,7 +177,7 @@ class Simulator:
         """
         return self._step_ns(*self._run(place))
 
-    def schedule(self, placement: Placement) -> Schedule:
+    def schedule(self, placement: Placement) -> schedules.Schedule:
         """Return the schedule of one step; equal arguments give equal schedules.
 
         ``Schedule.compute_ns`` sums what ops take, without launch overheads and copy work, as a
@@ -203,13 +197,15 @@ class Simulator:
         compute_ns = np.zeros(len(names))
         np.add.at(compute_ns, place, in_ops_ns)
         runs, transfers = self._runs(result, place, names), self._transfers(result, names)
-        return Schedule(
+        return schedules.Schedule(
             label=placement.label,
             runs=runs,
             transfers=transfers,
             step_ns=self._step_ns(step, result),
             compute_ns={name: int(time) for name, time in zip(names, compute_ns, strict=True)},
-            exposed_by_device=exposed_by_device(runs, copy_intervals(transfers), names),
+            exposed_by_device=schedules.exposed_by_device(
+                runs, schedules.copy_intervals(transfers), names
+            ),
             peak_memory=self._peaks(step, result, place),
         )
 
@@ -329,7 +325,7 @@ class Simulator:
             ends = (self._places.places[i].name for i in divmod(int(absent), count))
             self._cluster.link(*ends)
 
-    def _runs(self, result: Result, place: Ints, names: list[str]) -> tuple[OpRun, ...]:
+    def _runs(self, result: Result, place: Ints, names: list[str]) -> tuple[schedules.OpRun, ...]:
         """Return the runs in the order in which they started."""
         ready, start, end = (column.tolist() for column in result.op_ns.T)
         told = result.told_ns.tolist()
@@ -340,7 +336,7 @@ class Simulator:
         # Launched is not started: what one device launched may wait for its kernels.
         order = np.argsort(result.op_ns[result.started, 1], kind="stable")
         return tuple(
-            OpRun(
+            schedules.OpRun(
                 op=ops[i].name,
                 device=where[i],
                 ready_ns=ready[i],
@@ -351,7 +347,7 @@ class Simulator:
             for i in result.started[order].tolist()
         )
 
-    def _transfers(self, result: Result, names: list[str]) -> tuple[Transfer, ...]:
+    def _transfers(self, result: Result, names: list[str]) -> tuple[schedules.Transfer, ...]:
         """Return the transfers by start, then in the order in which their tensors were made."""
         _, _, _, _, start_ns, *_ = result.crossings.T
         order = np.argsort(start_ns, kind="stable")
@@ -372,7 +368,7 @@ class Simulator:
         producers = (arrays.ops[i].name for i in arrays.producer[tensor].tolist())
         sizes = arrays.size_bytes[tensor].tolist()
         return tuple(
-            Transfer(
+            schedules.Transfer(
                 producer=producer,
                 source=names[here],
                 target=names[there],

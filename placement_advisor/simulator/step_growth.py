@@ -23,7 +23,7 @@ import numpy as np
 from placement_advisor.cost import roofline
 from placement_advisor.cost.table import CostTable
 from placement_advisor.errors import BatchSplitError
-from placement_advisor.graph.op import COMPUTING_ROLES, Inside
+from placement_advisor.graph.op import COMPUTING_ROLES, Edge, Inside, Op
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.simulator.simulator import Simulator
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from placement_advisor.graph.op import Edge, Op
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from placement_advisor.graph.digraph import strong_components
-from placement_advisor.graph.op import TRAINING_ROLES
+from placement_advisor.graph.op import TRAINING_ROLES, Op
 from placement_advisor.graph.placement import Placement
 from placement_advisor.simulator.schedule import shortages
 from placement_advisor.solvers.effort import Effort, Stop
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
 
     Ints = NDArray[np.int64]

@@ -26,7 +26,7 @@ from placement_advisor.files.contract import Ns, Rows
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.measurement import measurement as measurements
-from placement_advisor.measurement.verification import TOLERANCE, VERIFIED_STEPS
+from placement_advisor.measurement.verification import TOLERANCE, VERIFIED_STEPS, Verification
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.profile.gpu_planes import read_gpu_steps
 from placement_advisor.profile.worker_steps import read_worker_steps
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.measurement.verification import Verification
     from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
     from placement_advisor.tf.answers import Prepared, SourceLine
 

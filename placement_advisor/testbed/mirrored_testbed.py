@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from placement_advisor.errors import AdvisorError, TestbedError
-from placement_advisor.measurement.verification import from_other_values
-from placement_advisor.processes.calls import CALL_LIMIT_S, CallFailure, expect
+from placement_advisor.measurement.verification import Verification, from_other_values
+from placement_advisor.processes.calls import CALL_LIMIT_S, Callee, CallFailure, PendingCall, expect
 from placement_advisor.processes.children import Child
 from placement_advisor.testbed import testbed as testbeds
 from placement_advisor.tf.calls import mirrored, runner
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from placement_advisor.cost.collectives import CollectiveTimes
-    from placement_advisor.measurement.verification import Verification
-    from placement_advisor.processes.calls import Callee, PendingCall
     from placement_advisor.tf.answers import CapturedCall, Prepared
     from placement_advisor.tf.load.model_source import ModelSource
 

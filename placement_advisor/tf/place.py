@@ -32,14 +32,13 @@ from placement_advisor.tf.load import example_batches, loaded_step
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.split_step import SplitStep, split_step
 from placement_advisor.tf.trace import flat_step
-from placement_advisor.tf.trace.tracer import owned_variables, trace_step
+from placement_advisor.tf.trace.tracer import TracedStep, owned_variables, trace_step
 from placement_advisor.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.tf.trace.bundle import Table
-    from placement_advisor.tf.trace.tracer import TracedStep
 
     Groups = Sequence[Sequence[str]]
 

@@ -13,14 +13,8 @@ import tensorflow as tf
 
 from placement_advisor.measurement.verification import AppliedUpdate, StepResults
 from placement_advisor.profile.worker_steps import PlannedCopy
+from placement_advisor.tf.trace import roles
 from placement_advisor.tf.trace.device_kinds import function_device_kinds, kernel_placement
-from placement_advisor.tf.trace.roles import (
-    HANDLE_KINDS,
-    given_in_step,
-    tensor_name,
-    tensors,
-    updates,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -98,7 +92,7 @@ def _without_gpu(graph_def: Any) -> set[str]:
         for node in graph_def.node
         if "GPU" not in kernel_placement(node, functions).device_kinds
     }
-    handles = {node.name for node in graph_def.node if node.op in HANDLE_KINDS}
+    handles = {node.name for node in graph_def.node if node.op in roles.HANDLE_KINDS}
     together = [
         {node.name, *taken}
         for node in graph_def.node
@@ -298,9 +292,9 @@ class PlacedStep:
             self.run = self._session.make_callable(ends)
             ran = {node.name for partition in self.partitions for node in partition.node}
             self._updates = [
-                each for each in updates(placed.node, bundle.variables) if each.op in ran
+                each for each in roles.updates(placed.node, bundle.variables) if each.op in ran
             ]
-            given = {name: tensor_name(name) for name in tensors(self._updates)}
+            given = {name: roles.tensor_name(name) for name in roles.tensors(self._updates)}
             self._fetches = [outputs, targets, given]
         except Exception:
             self.close()
@@ -348,11 +342,11 @@ class PlacedStep:
         ``feeds`` takes the place of what is computed for tensors.
         """
         outputs, _, values = self._session.run(self._fetches, feeds)
-        return outputs, given_in_step(self._updates, values, number)
+        return outputs, roles.given_in_step(self._updates, values, number)
 
     def tensors(self, names: Sequence[str]) -> list[Any]:
         """Return tensors of a step; it changes the state, if they depend on its updates."""
-        found: list[Any] = self._session.run([tensor_name(name) for name in names])
+        found: list[Any] = self._session.run([roles.tensor_name(name) for name in names])
         return found
 
     def state(self) -> dict[str, Any]:

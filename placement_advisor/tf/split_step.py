@@ -19,8 +19,8 @@ from placement_advisor.graph.op_work import elementwise
 from placement_advisor.tf import split_merging
 from placement_advisor.tf.answers import TracedShare, TracedSplit
 from placement_advisor.tf.trace import tracer
-from placement_advisor.tf.trace.bundle import Split
-from placement_advisor.tf.trace.flat_step import suffix_functions
+from placement_advisor.tf.trace.bundle import Bundle, Split, State
+from placement_advisor.tf.trace.flat_step import FlatStep, suffix_functions
 from placement_advisor.tf.trace.loops import Loop
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.op_work.signature import TensorSpec
     from placement_advisor.tf.load.loaded_step import LoadedStep
-    from placement_advisor.tf.trace.bundle import Bundle, State
-    from placement_advisor.tf.trace.flat_step import FlatStep
 
 
 _FRAME, _SHARED_NAME, _SEED = "frame_name", "shared_name", "seed2"

@@ -9,12 +9,11 @@ import re
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph.name_patterns import first_names
-from placement_advisor.graph.op import LOOP_KINDS
+from placement_advisor.graph.op import LOOP_KINDS, Op
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
 
 

@@ -29,7 +29,7 @@ from placement_advisor.measurement.verification import (
     verify,
 )
 from placement_advisor.tf import deterministic_graph
-from placement_advisor.tf.trace.roles import op_of, tensor_name, updates
+from placement_advisor.tf.trace.roles import Update, op_of, tensor_name, updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from placement_advisor.measurement.verification import Rounding
     from placement_advisor.tf.placed_step import PlacedStep
     from placement_advisor.tf.trace.bundle import Bundle, Split
-    from placement_advisor.tf.trace.roles import Update
 
     Place = Callable[[Bundle, Mapping[str, str]], PlacedStep]
     # A step, and values in place of its initial state.

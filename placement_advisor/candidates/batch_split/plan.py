@@ -11,13 +11,12 @@ from math import floor, isfinite
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import BatchSplitError
-from placement_advisor.graph.op import BRANCH_KINDS, LOOP_KINDS, Role
+from placement_advisor.graph.op import BRANCH_KINDS, LOOP_KINDS, Op, Role
 from placement_advisor.graph.op_work import elementwise
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
 
     Tensor = tuple[str, int]

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.gpu.kernel_times import GRADIENTS, KernelBasis, kernel_errors
-from placement_advisor.cost.table import CostBasis
+from placement_advisor.cost.table import CostBasis, CostTable
 from placement_advisor.graph.op import KernelFamily
 from placement_advisor.machine.gpu_facts import gpu_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster, Device
 

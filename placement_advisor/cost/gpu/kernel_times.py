@@ -15,13 +15,11 @@ from placement_advisor.cost.gpu import kernels
 from placement_advisor.cost.table import CostBasis, OpCost
 from placement_advisor.graph.op import MATRIX_FAMILIES, PASS_ROLES, Arithmetic, KernelFamily, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.machine.gpu_facts import gpus_matched_by
+from placement_advisor.machine.gpu_facts import GpuFacts, gpus_matched_by
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from placement_advisor.machine.gpu_facts import GpuFacts
 
     Constants: TypeAlias = Mapping[str, Any]
     Rule: TypeAlias = Callable[[kernels.Figures, GpuFacts, Constants, float], kernels.Figures]

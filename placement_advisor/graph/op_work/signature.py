@@ -6,15 +6,12 @@ tensors and rules for flops and bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from placement_advisor.graph.op import WorkBasis
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class TensorSpec(NamedTuple):

@@ -23,17 +23,14 @@ from annotated_types import MaxLen
 from placement_advisor.files.contract import Count, Rows
 from placement_advisor.files.untrusted import MisfitError
 from placement_advisor.graph.digraph import topological_order
-from placement_advisor.graph.layer_view import depth_for, layer_view
-from placement_advisor.graph.op import Total
-from placement_advisor.graph.placement import most_voted
+from placement_advisor.graph.layer_view import LayerView, depth_for, layer_view
+from placement_advisor.graph.op import Edge, Total
+from placement_advisor.graph.placement import Placement, most_voted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from placement_advisor.graph.layer_view import LayerView
-    from placement_advisor.graph.op import Edge
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.graph.placement import Placement
 
 
 Point: TypeAlias = tuple[float, float]

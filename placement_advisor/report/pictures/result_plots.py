@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.machine_scaling import Scaling
+from placement_advisor.analysis.machine_scaling import HardwareComparison, Scaling
 from placement_advisor.defaults import BASELINE
-from placement_advisor.measurement.measurement import Interval, bootstrap_median
+from placement_advisor.measurement.measurement import Interval, StepProfile, bootstrap_median
 from placement_advisor.report import statements
 from placement_advisor.report.analysis_report import sweep_outcome, value_text
 from placement_advisor.report.document import NOTHING
 from placement_advisor.report.pictures import canvas
 from placement_advisor.report.pictures.timeline_plot import MEASURED, SIMULATED
-from placement_advisor.simulator.break_even import Axis
+from placement_advisor.simulator.break_even import Axis, BreakEven, Sweep
 from placement_advisor.units import counted, format_bandwidth, format_ns
 
 if TYPE_CHECKING:
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from placement_advisor.analysis.analysis_result import Analysis, Candidate
-    from placement_advisor.analysis.machine_scaling import HardwareComparison
-    from placement_advisor.measurement.measurement import StepProfile
-    from placement_advisor.simulator.break_even import BreakEven, Sweep
 
 
 _COLORS = {

@@ -15,7 +15,7 @@ from placement_advisor.defaults import BASELINE
 from placement_advisor.measurement.measurement import Span
 from placement_advisor.report import statements
 from placement_advisor.report.pictures import canvas
-from placement_advisor.simulator.schedule import intervals_length, merged_intervals
+from placement_advisor.simulator.schedule import Schedule, intervals_length, merged_intervals
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from placement_advisor.analysis.analysis_result import Analysis, Candidate
-    from placement_advisor.simulator.schedule import Schedule
 
 
 _ARROW = " → "

@@ -28,7 +28,7 @@ from placement_advisor.defaults import BASELINE
 from placement_advisor.files.contract import STRICT, ByName, Count, Rows, plain, read
 from placement_advisor.files.output import DETAILS, OVERVIEW
 from placement_advisor.files.untrusted import MisfitError, shown
-from placement_advisor.measurement.measurement import FailureKind
+from placement_advisor.measurement.measurement import FailureKind, StepProfile
 from placement_advisor.report import analysis_report, statements
 from placement_advisor.report.document import NOTHING
 from placement_advisor.report.find_analysis import refusing
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.measurement.measurement import StepProfile
     from placement_advisor.simulator import schedule as schedules
     from placement_advisor.simulator.break_even import BreakEven, Sweep, SweepPoint
 

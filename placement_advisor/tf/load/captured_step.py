@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from placement_advisor.errors import ModelError
-from placement_advisor.tf.answers import CapturedCall
+from placement_advisor.tf.answers import CapturedCall, SourceLine
 from placement_advisor.tf.load import capture as captures
 from placement_advisor.tf.load import model_source, session_step
 from placement_advisor.tf.load.eager_step import EagerLoop, Replay
@@ -28,8 +28,6 @@ from placement_advisor.units import format_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from placement_advisor.tf.answers import SourceLine
 
 
 _METHODS = ("fit", "train_on_batch")

@@ -19,12 +19,10 @@ from tensorflow.python.framework import function_def_to_graph, tensor_util
 
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.op import BRANCH_KINDS
-from placement_advisor.tf.load.model_source import describe
+from placement_advisor.tf.load.model_source import ModelSource, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from placement_advisor.tf.load.model_source import ModelSource
 
 
 # What Keras' fit() takes if nothing is said.

@@ -16,14 +16,13 @@ import tensorflow as tf
 
 from placement_advisor.errors import ModelError
 from placement_advisor.tf.load import example_batches
-from placement_advisor.tf.load.model_source import describe, hint_for
+from placement_advisor.tf.load.model_source import ModelSource, describe, hint_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from placement_advisor.tf.answers import CapturedCall
     from placement_advisor.tf.load.example_batches import Examples
-    from placement_advisor.tf.load.model_source import ModelSource
     from placement_advisor.workload import Workload
 
 

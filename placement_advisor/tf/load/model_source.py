@@ -17,7 +17,7 @@ import traceback
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.defaults import CAPTURE_TIMEOUT_S, TIME_LIMIT_S
@@ -26,7 +26,6 @@ from placement_advisor.processes.calls import is_ours, is_user_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from types import CodeType
 
     from placement_advisor.tf.answers import SourceLine
 

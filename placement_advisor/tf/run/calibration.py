@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial, reduce
 from itertools import combinations, permutations, zip_longest
@@ -20,8 +20,6 @@ from placement_advisor.tf.run import graph_timing
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from placement_advisor.tf.placed_step import Runtime
 
     # What makes a graph with so many of something, and few and many.

@@ -31,7 +31,7 @@ from placement_advisor.tf.run.graph_timing import timed
 from placement_advisor.tf.run.runner import become_device, run_marked
 from placement_advisor.tf.trace import roles
 from placement_advisor.tf.trace.bundle import Bundle
-from placement_advisor.tf.trace.nodes import in_order, read
+from placement_advisor.tf.trace.nodes import Node, in_order, read
 from placement_advisor.tf.trace.tracer import VariableLog, seed_everything
 from placement_advisor.tf.verifier import save_results as write_results
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from placement_advisor.processes.calls import CallFailure
     from placement_advisor.tf.load.loaded_step import LoadedStep
     from placement_advisor.tf.load.model_source import ModelSource
-    from placement_advisor.tf.trace.nodes import Node
 
 
 _REDUCTION = "CollectiveReduce"

@@ -23,7 +23,7 @@ from placement_advisor.graph.op import (
     Total,
     WorkBasis,
 )
-from placement_advisor.graph.op_work.signature import NO_WORK, Work
+from placement_advisor.graph.op_work.signature import NO_WORK, TensorSpec, Work
 from placement_advisor.graph.op_work.work import work_of
 from placement_advisor.tf.trace.constant_values import (
     after_trips,
@@ -34,14 +34,12 @@ from placement_advisor.tf.trace.constant_values import (
 )
 from placement_advisor.tf.trace.device_kinds import kernel_placement
 from placement_advisor.tf.trace.loops import Induction, trips_of
-from placement_advisor.tf.trace.nodes import needed, op_signature, read, write_spec
+from placement_advisor.tf.trace.nodes import Node, needed, op_signature, read, write_spec
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from placement_advisor.graph.op_work.signature import TensorSpec
     from placement_advisor.tf.trace.constant_values import ListContent, Lists
-    from placement_advisor.tf.trace.nodes import Node
 
 
 NOTHING_INSIDE = Inside(ops=0, copies=0, copied_bytes=0)

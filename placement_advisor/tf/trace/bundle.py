@@ -13,7 +13,7 @@ from tensorflow.core.framework import node_def_pb2
 
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.op import BRANCH_KINDS
-from placement_advisor.tf.trace.nodes import Source, typed, unused
+from placement_advisor.tf.trace.nodes import Node, Source, typed, unused
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator, Mapping
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.op_work.signature import TensorSpec
     from placement_advisor.tf.trace.loops import Loop
-    from placement_advisor.tf.trace.nodes import Node
 
 
 _LOOKUP = "LookupTableFindV2"

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import tensorflow as tf
 
 from placement_advisor.graph.op_work.signature import TensorSpec
-from placement_advisor.tf.trace.nodes import MAX_ELEMENTS, write_constant
+from placement_advisor.tf.trace.nodes import MAX_ELEMENTS, Node, write_constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-
-    from placement_advisor.tf.trace.nodes import Node
 
 
 _PASSING = frozenset(

@@ -19,7 +19,7 @@ from placement_advisor.errors import ModelError
 from placement_advisor.graph.op import BRANCH_KINDS, CALL_KINDS, LOOP_KINDS
 from placement_advisor.tf.answers import PYTHON_CALLS
 from placement_advisor.tf.trace import bundle
-from placement_advisor.tf.trace.bundle import Bundle
+from placement_advisor.tf.trace.bundle import Bundle, Variable
 from placement_advisor.tf.trace.loops import Loop, folded, frames
 from placement_advisor.tf.trace.nodes import Node, named_functions, needed, read
 from placement_advisor.tf.trace.op_layers import LAYER_ATTRIBUTE
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     )
 
     from placement_advisor.graph.op_work.signature import TensorSpec
-    from placement_advisor.tf.trace.bundle import Variable
 
 
 def suffix_functions(graph_def: Any, suffix: str) -> None:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from placement_advisor.errors import ModelError
-from placement_advisor.graph.op import CONTROL_PORT, Edge, Op
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Inside, Op
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_work.kernels import kernel_of
 from placement_advisor.graph.op_work.work import work_of
 from placement_advisor.tf.trace import device_kinds
-from placement_advisor.tf.trace.bodies import COMPOSITE_KINDS, Bodies
-from placement_advisor.tf.trace.constant_values import constant_values, list_made, note_list
+from placement_advisor.tf.trace.bodies import COMPOSITE_KINDS, Bodies, Composite
+from placement_advisor.tf.trace.constant_values import Lists, constant_values, list_made, note_list
 from placement_advisor.tf.trace.nodes import data_readers, op_signature, write_constant, write_spec
 from placement_advisor.tf.trace.nodes import spec as spec_of
 from placement_advisor.tf.trace.op_layers import op_layers
@@ -27,10 +27,7 @@ from placement_advisor.tf.trace.roles import roles, variables
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from placement_advisor.graph.op import Inside
     from placement_advisor.graph.op_work.signature import TensorSpec
-    from placement_advisor.tf.trace.bodies import Composite
-    from placement_advisor.tf.trace.constant_values import Lists
     from placement_advisor.tf.trace.flat_step import FlatStep
     from placement_advisor.tf.trace.nodes import Node
 

@@ -30,7 +30,7 @@ from tensorflow.python.ops import array_ops
 from placement_advisor.errors import ModelError
 from placement_advisor.files.source_files import SourceFiles
 from placement_advisor.graph.op import Role
-from placement_advisor.graph.op_graph import TracedAs
+from placement_advisor.graph.op_graph import OpGraph, TracedAs
 from placement_advisor.processes import children
 from placement_advisor.processes.calls import is_user_code
 from placement_advisor.tf.answers import AUTO_JIT, DroppedScope, LeftOut, SourceLine, Traced
@@ -38,7 +38,7 @@ from placement_advisor.tf.load import model_source
 from placement_advisor.tf.load.example_batches import make_batches, resampled
 from placement_advisor.tf.load.loader import load
 from placement_advisor.tf.trace import bundle, flat_step
-from placement_advisor.tf.trace.flat_step import flatten
+from placement_advisor.tf.trace.flat_step import FlatStep, flatten
 from placement_advisor.tf.trace.op_graph_builder import composites_of, op_graph
 from placement_advisor.tf.trace.op_layers import CONTAINER_MARK, LAYER_ATTRIBUTE
 
@@ -46,10 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from types import FrameType
 
-    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.tf.load.loaded_step import LoadedStep
     from placement_advisor.tf.trace.bodies import Composite
-    from placement_advisor.tf.trace.flat_step import FlatStep
 
 
 # Bodies of loops and branches have numbers in their names that each trace counts on.

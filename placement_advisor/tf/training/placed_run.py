@@ -28,15 +28,7 @@ import tensorflow as tf
 from placement_advisor.errors import AdvisorError, ModelError
 from placement_advisor.processes.calls import is_user_code
 from placement_advisor.tf.failures import first_line
-from placement_advisor.tf.load.capture import (
-    FUNCTION,
-    SESSION,
-    Capture,
-    SessionRun,
-    Step,
-    has_iterator,
-    taken,
-)
+from placement_advisor.tf.load import capture as captures
 from placement_advisor.tf.load.captured_step import captured
 from placement_advisor.tf.load.eager_step import EagerLoop
 from placement_advisor.tf.load.model_source import ModelSource
@@ -44,14 +36,13 @@ from placement_advisor.tf.place import Runner, devices_here, packed, real_device
 from placement_advisor.tf.trace.tracer import trace_step
 from placement_advisor.tf.training.recording import Recorder, finish
 from placement_advisor.tf.training.session_step import LiveSplit, SessionStep, in_tf2
-from placement_advisor.tf.training.trial import Bill, TrainingTrial
+from placement_advisor.tf.training.trial import Bill, SplitPlan, TrainingTrial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from placement_advisor.measurement.verification import Verification
     from placement_advisor.tf.load.session_step import Fetched
-    from placement_advisor.tf.training.trial import SplitPlan
 
 # Those of a training that is under way; the first is the one in which the profiler sets itself up.
 _PROFILED = (2, 12)
@@ -103,7 +94,7 @@ def mirror_from_first_layer(
     layer.__new__, optimizer.__init__ = staticmethod(new), init
 
 
-class PlacedRun(Capture):
+class PlacedRun(captures.Capture):
     """A program whose step is placed once it is seen; ``bill`` says what came of it."""
 
     def __init__(
@@ -162,7 +153,7 @@ class PlacedRun(Capture):
         for line in finish(self._recorder, lambda: live):
             self._say(line)
 
-    def chosen(self) -> Step | None:
+    def chosen(self) -> captures.Step | None:
         """Return the step of the plan if it was seen, else the dearest that may be it."""
         steps = [step for step in self.steps.values() if id(step) not in self._unfit]
         asked = [step for step in steps if self._plan.step in step.names and step.trains]
@@ -170,9 +161,9 @@ class PlacedRun(Capture):
 
     def _hook_steps(self) -> None:
         super()._hook_steps()
-        self._hook(SESSION, "make_callable", self._callable_made)
+        self._hook(captures.SESSION, "make_callable", self._callable_made)
         self._hook(tf.saved_model, "save", self._saved)
-        self._hook(FUNCTION, "get_concrete_function", self._made_concrete)
+        self._hook(captures.FUNCTION, "get_concrete_function", self._made_concrete)
         self._hook(keras.callbacks.CallbackList, "on_epoch_end", self._epoch_ended)
 
     def _configure(self, config: Any) -> None:
@@ -213,7 +204,7 @@ class PlacedRun(Capture):
     def _is_elsewhere(self) -> bool:
         return self._is_busy or super()._is_elsewhere()
 
-    def _is_enough(self, step: Step, now_s: float) -> bool:
+    def _is_enough(self, step: captures.Step, now_s: float) -> bool:
         if id(step) in self._unfit:
             return False
         if self._plan.step in step.names and step.trains and step.calls > 1:
@@ -247,7 +238,7 @@ class PlacedRun(Capture):
             f"{self.bill.ready_s:.1f} s"
         )
 
-    def _refuse(self, step: Step, error: Exception) -> None:
+    def _refuse(self, step: captures.Step, error: Exception) -> None:
         """Say why the step trains as it is, and look for no other, unless it may be another one."""
         if isinstance(error, AdvisorError):
             why, hint = error.message, error.hint
@@ -265,8 +256,8 @@ class PlacedRun(Capture):
         if self._plan.step is None or self._plan.step in step.names:
             self.unhook()
 
-    def _made_ready(self, step: Step) -> tuple[_PlacedStep | SessionStep, Verification]:
-        if not isinstance(step.target, SessionRun):
+    def _made_ready(self, step: captures.Step) -> tuple[_PlacedStep | SessionStep, Verification]:
+        if not isinstance(step.target, captures.SessionRun):
             split = self._split_of(step)
             found = split.verified()
             ready: _PlacedStep | SessionStep = _PlacedStep(split)
@@ -289,7 +280,7 @@ class PlacedRun(Capture):
         ready.give_back()
         return ready, found
 
-    def _split_of(self, step: Step) -> LiveSplit:
+    def _split_of(self, step: captures.Step) -> LiveSplit:
         if isinstance(step.target, EagerLoop):
             raise ModelError(
                 "it runs op by op, so that nothing can run in its place",
@@ -314,12 +305,12 @@ class PlacedRun(Capture):
         began_s, count = time.perf_counter(), model.steps_per_execution
         if self._trial is not None and not self._trial.is_placed:
             return self._own_turn(self._trial, count, lambda: inner(given))
-        batches = taken(given, count)
+        batches = captures.taken(given, count)
         return self._run(batches, lambda: inner(iter(batches)), began_s)
 
     def _function_call(self, original: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         if self._step is None:
-            if has_iterator((args, kwargs)):
+            if captures.has_iterator((args, kwargs)):
                 return original(function, *args, **kwargs)
             return super()._function_call(original, function, *args, **kwargs)
         if id(function) != self._key or self._is_elsewhere() or not tf.executing_eagerly():
@@ -372,7 +363,7 @@ class PlacedRun(Capture):
             self._is_placed = False  # Its variables end with it.
             self._give_up(None)
         for key, step in list(self.steps.items()):
-            if isinstance(step.target, SessionRun) and step.target.session is session:
+            if isinstance(step.target, captures.SessionRun) and step.target.session is session:
                 del self.steps[key]
         original(session)
 
@@ -534,7 +525,7 @@ class _PlacedStep:
         return self.runner(inputs)
 
 
-def _named(step: Step) -> str:
+def _named(step: captures.Step) -> str:
     return step.call if step.where is None else f"{step.call} at {step.where.name}"
 
 

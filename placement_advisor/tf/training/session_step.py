@@ -17,7 +17,7 @@ from placement_advisor.errors import BatchSplitError, ModelError, PlacementError
 from placement_advisor.graph.placement import read_placement
 from placement_advisor.tf import place, placed_step
 from placement_advisor.tf.failures import run_failure
-from placement_advisor.tf.load.session_step import ancestors, leaves
+from placement_advisor.tf.load.session_step import Fetched, ancestors, leaves
 from placement_advisor.tf.placed_step import PlacedStep, Runtime
 from placement_advisor.tf.split_step import SplitStep
 from placement_advisor.tf.trace import flat_step
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.measurement.verification import Verification
     from placement_advisor.tf.load.capture import SessionRun
-    from placement_advisor.tf.load.session_step import Fetched
     from placement_advisor.tf.trace.bundle import Bundle
     from placement_advisor.tf.trace.tracer import TracedStep
     from placement_advisor.tf.training.trial import SplitPlan
