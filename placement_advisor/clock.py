@@ -1,7 +1,5 @@
 """Wall time by stage. The one place beside progress and measurement that reads a clock."""
 
-from __future__ import annotations
-
 import time
 
 

@@ -13,24 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor import defaults
-from placement_advisor.analysis import hosts, step_costs, target_costs, tracing
+from placement_advisor.analysis import hosts, runs, step_costs, target_costs, tracing
 from placement_advisor.analysis import recording as recordings
 from placement_advisor.analysis.assemble import advice_placements, assemble, candidates_of, snapshot
 from placement_advisor.analysis.options import NO_RUN, QUICK, RESUME, AnalyzeOptions
 from placement_advisor.analysis.predictions import bound_of, break_even_of, predict, propose_all
 from placement_advisor.analysis.progress import AnalysisProgress, Stage, initial_facts
-from placement_advisor.analysis.runs import (
-    CandidateRuns,
-    ReferenceTimings,
-    RunResults,
-    candidate_to_run_briefly,
-    candidates_to_run,
-    corrected_predictions,
-    own_process_plan,
-    record_in_own_process,
-    refine,
-    with_ratio,
-)
 from placement_advisor.candidates import towers
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.families import SPLITS, check_names
@@ -47,7 +35,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.analysis_result import Analysis
     from placement_advisor.analysis.predictions import Predictions
-    from placement_advisor.analysis.runs import CandidateRun
     from placement_advisor.analysis.verdict import RerunEstimate
     from placement_advisor.graph.placement import Placement
     from placement_advisor.testbed.benchmark import Benchmark, ProgressReporter
@@ -103,7 +90,7 @@ class _AnalysisRun:
         self._bundle.mkdir()
         self._hosts: hosts.ConnectedHosts | None = None
         self._session: step_costs.TestbedSession | None = None
-        self._results = RunResults()
+        self._results = runs.RunResults()
 
     def result(self) -> Analysis:
         """Go through all stages."""
@@ -171,8 +158,8 @@ class _AnalysisRun:
         traced = tracing.trace_loaded(options.source, self._bundle, loader, watcher)
         progress.learn(ops=len(traced.graph))
         progress.begin(Stage.SPLIT)
-        runs = plan.not_run is None and traced.python_call is None
-        folder = self._bundle if runs else None
+        will_run = plan.not_run is None and traced.python_call is None
+        folder = self._bundle if will_run else None
         splits = tracing.split_batch(options, len(plan.devices), traced, folder, loader, watcher)
         growth = None
         if not options.quick:
@@ -192,13 +179,13 @@ class _AnalysisRun:
 
     def _record_costs(self, python_call: str) -> step_costs.AllCosts:
         """Return what the step costs in the process that has loaded it, where it can run."""
-        plan = own_process_plan(self._request.plan, python_call)
+        plan = runs.own_process_plan(self._request.plan, python_call)
         self._request = request = replace(self._request, plan=plan)
         self._progress.learn(is_run=False)
         self._progress.begin(Stage.MEASURE)
         self._recorder.show(snapshot(request, "measuring costs"))
         folder = self._scratch / "own-process"
-        recorded = record_in_own_process(request, self._loader, folder, self._watcher)
+        recorded = runs.record_in_own_process(request, self._loader, folder, self._watcher)
         self._loader.close()
         if recorded is None:
             return step_costs.assume_costs(request, None)
@@ -259,44 +246,44 @@ class _AnalysisRun:
             recordings.check_candidates_exist(earlier, proposals.placements, options.folder)
             predictions = self._predictions
             for label, ratio in earlier.after_runs.items():
-                predictions = with_ratio(predictions, label, ratio)
+                predictions = runs.with_ratio(predictions, label, ratio)
             self._change_predictions(predictions)
 
     def _run(self, session: step_costs.TestbedSession) -> None:
         """Run candidates, and correct the predictions of all others by what has run."""
         earlier, predictions = self._earlier, self._predictions
         if earlier is None:
-            chosen = candidates_to_run(predictions, self._options)
+            chosen = runs.candidates_to_run(predictions, self._options)
             chosen = _without_second_script_run(chosen, self._request, self._watcher)
-            brief = candidate_to_run_briefly(predictions, self._options)
+            brief = runs.candidate_to_run_briefly(predictions, self._options)
         else:
             labels = [label for label in earlier.candidates if label != defaults.BASELINE]
             chosen = tuple(predictions.proposals.placements[label] for label in labels)
             brief = None
         self._progress.learn(**_facts_of_candidates(predictions, chosen, brief))
-        beside = ReferenceTimings() if earlier is None else earlier.beside
-        runs = CandidateRuns(self._options, session, self._progress, self, beside)
-        results = runs.run(chosen, brief, self._request.growing(predictions.proposals.prices))
+        beside = runs.ReferenceTimings() if earlier is None else earlier.beside
+        candidates = runs.CandidateRuns(self._options, session, self._progress, self, beside)
+        results = candidates.run(chosen, brief, self._request.growing(predictions.proposals.prices))
         sessions = 1 if earlier is None else earlier.sessions + 1
         self._results = replace(results, outcomes=self._record_profiles(results), sessions=sessions)
-        self._change_predictions(corrected_predictions(self._predictions, self._results))
+        self._change_predictions(runs.corrected_predictions(self._predictions, self._results))
         self._recorder.rounds(self._new_resume_state(session.trial))
 
-    def show(self, doing: str, results: RunResults) -> None:
+    def show(self, doing: str, results: runs.RunResults) -> None:
         """Show how far the runs are."""
         self._recorder.show(snapshot(self._request, doing, self._predictions, results))
 
-    def refine(self, results: RunResults) -> Placement | None:
+    def refine(self, results: runs.RunResults) -> Placement | None:
         """Return the candidate that joins by what has run, None if none does."""
-        refined = refine(self._predictions, results, self._options.effort)
+        refined = runs.refine(self._predictions, results, self._options.effort)
         if refined is None:
             return None
         self._change_predictions(refined.predictions)
         return refined.placement
 
-    def advise(self, results: RunResults) -> list[Placement]:
+    def advise(self, results: runs.RunResults) -> list[Placement]:
         """Return what to time at the end that is no candidate."""
-        predictions = corrected_predictions(self._predictions, results)
+        predictions = runs.corrected_predictions(self._predictions, results)
         return advice_placements(self._request, predictions, results)
 
     def _change_predictions(self, predictions: Predictions) -> None:
@@ -311,7 +298,7 @@ class _AnalysisRun:
                 self._recorder.prediction_after_runs(label, predicted.after_runs)
         self._predictions = predictions
 
-    def _record_profiles(self, results: RunResults) -> dict[str, CandidateRun]:
+    def _record_profiles(self, results: runs.RunResults) -> dict[str, runs.CandidateRun]:
         """Record raw profiles; return what came of each candidate, with where they are."""
         outcomes = dict(results.outcomes)
         for label, outcome in results.outcomes.items():
@@ -420,8 +407,8 @@ def _rerun_estimate(
         return progress.again(known, None)
     if not plan.is_declined and not options.quick:
         return None
-    chosen = candidates_to_run(predictions, options)
-    brief = candidate_to_run_briefly(predictions, options)
+    chosen = runs.candidates_to_run(predictions, options)
+    brief = runs.candidate_to_run_briefly(predictions, options)
     is_run = plan.is_declined and request.traced.python_call is None
     facts = _facts_of_candidates(predictions, chosen, brief)
     known = replace(progress.known, is_run=is_run, **facts)

@@ -8,8 +8,6 @@ Source: nvidia-smi(1), `nvidia-smi topo -m` and `-p2p r`; NVIDIA, ERR_NVGPUCTRPE
 profile.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

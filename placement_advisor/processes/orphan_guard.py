@@ -10,8 +10,6 @@ process with threads of its own should run no Python between a start of a proces
 program; this does it afterwards.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

@@ -5,8 +5,6 @@ Nsight Systems. A name that looks like a copy and is not in the table is an uncl
 compute.
 """
 
-from __future__ import annotations
-
 import re
 from enum import StrEnum
 from functools import lru_cache

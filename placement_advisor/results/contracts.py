@@ -1,7 +1,5 @@
 """The public contracts by name, each with its JSON Schema."""
 
-from __future__ import annotations
-
 import json
 from importlib import resources
 from typing import Any

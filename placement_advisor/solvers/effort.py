@@ -1,7 +1,5 @@
 """How hard to look: counted in units of work, so that equal effort gives equal answers anywhere."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

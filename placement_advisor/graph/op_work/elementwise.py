@@ -4,8 +4,6 @@ The first part counts the arithmetic of one function of one element; the formula
 counts by the number of elements.
 """
 
-from __future__ import annotations
-
 from math import log2
 from typing import NamedTuple
 

@@ -7,8 +7,6 @@ convolutions are not.
 Whatever layout the trace has, dimensions are those of the convolution itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import prod
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """Formulas for ops that move data: copies, gathers, scatters, lists, texts, tables, images."""
 
-from __future__ import annotations
-
 from math import log2, prod
 
 from placement_advisor.graph.op_work.elementwise import DIVIDE

@@ -14,8 +14,6 @@ Left out: an input given twice to one op (it counts twice, as a signature does n
 padding and workspaces of kernels, and the choice of algorithm (Winograd, Strassen).
 """
 
-from __future__ import annotations
-
 from placement_advisor.graph.op import WorkBasis
 from placement_advisor.graph.op_work import elementwise, layers, movement
 from placement_advisor.graph.op_work import signature as op_signature

@@ -4,8 +4,6 @@ In a private network namespace with nothing but loopback, no other host reaches 
 analyses can use the same ports. Needs no privileges where the system lets users make namespaces.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os

@@ -3,11 +3,9 @@
 It is free of TensorFlow.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path  # noqa: TC003 - pydantic reads it
+from pathlib import Path
 from statistics import median
 
 from pydantic import TypeAdapter
