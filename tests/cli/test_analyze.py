@@ -25,6 +25,7 @@ from placement_advisor.analysis.runs import Refined
 from placement_advisor.candidates.families import NAMES as FAMILY_NAMES
 from placement_advisor.candidates.families import SPLITS
 from placement_advisor.machine import this_machine
+from placement_advisor.report.find_analysis import find_runs
 from placement_advisor.report.terminal import MOST_LINES
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.testbed.testbed import Testbed
@@ -205,12 +206,24 @@ class TestAResumedRun:
         assert resumed.analysis["timings_ns"]["measure"] is None
         assert "measuring op times" not in resumed.ran.err
 
-    def test_is_refused_where_more_rounds_were_others(self, complete, two_towers, tmp_path):
+    @pytest.mark.parametrize(
+        ("words", "differs"),
+        [
+            (("--steps", "2"), "--steps: 1 then, 2 now"),
+            (("--batch-size", "16"), "--batch-size: not given then, 16 now"),
+            (("--testbed", "logical-cpus"), "testbed: 2 CPU stand-ins (1 core each, gRPC) then, "),
+            ((), "graph: "),
+        ],
+    )
+    def test_is_refused_where_more_rounds_were_others(
+        self, complete, two_towers, tmp_path, words, differs
+    ):
+        code = two_towers.read_text()
         model = tmp_path / "two_towers.py"
-        model.write_text(two_towers.read_text().replace("Dense(64", "Dense(65"))
+        model.write_text(code if words else code.replace("Dense(64", "Dense(65"))
         before = content_of(complete.folder)
-        ran = run_here("analyze", str(model), "-o", str(complete.folder), *FEW, "--resume")
-        error = "cannot be resumed, its rounds ran under other conditions: graph: "
+        ran = run_here("analyze", str(model), "-o", str(complete.folder), *FEW, "--resume", *words)
+        error = f"cannot be resumed, its rounds ran under other conditions: {differs}"
         assert error in refusal(ran)
         assert content_of(complete.folder) == before
 
@@ -218,6 +231,50 @@ class TestAResumedRun:
     def test_is_refused_where_nothing_runs(self, two_towers, word):
         error = refusal(run_here("analyze", str(two_towers), "--resume", word))
         assert "--resume adds rounds, and by the other options none run" in error
+
+    def test_that_is_interrupted_loses_nothing_of_those_before(
+        self, complete, broken_run, tmp_path
+    ):
+        def interrupt(testbed):
+            raise KeyboardInterrupt
+
+        shutil.copytree(complete.folder, tmp_path / "out")
+        broken_run("run_steps", "towers", 2, interrupt, "--resume", code=130)
+        assert content_of(tmp_path / "out") == content_of(complete.folder)
+
+
+@pytest.mark.slow
+@needs_workers
+def test_ports_that_are_accepted_to_be_open_are_told_before_anything_else(broken_run, monkeypatch):
+    monkeypatch.setattr(this_machine, "can_have_private_network", lambda: False)
+    found = broken_run("", "", 0, lambda testbed: None, "--open-ports")
+    first, *_ = found.ran.err.splitlines()
+    assert first.startswith("advisor: warning: this system allows no private network. Until")
+    assert "Until this run ends" in " ".join(found.text("report.md").split())
+    # The other test's control: here the workers do listen on the machine's own network.
+    running = [call for call in found.calls if call.function == "run_steps"]
+    assert {call.listening_here for call in running} == {2}
+
+
+@pytest.mark.slow
+@needs_workers
+def test_the_tab_of_tensorboard_is_told_how_far_it_is(broken_run, tmp_path):
+    seen = []
+
+    def look(testbed):
+        (run,) = find_runs(tmp_path)
+        assert run.name == "out (running)"
+        seen.append(json.loads(run.overview() or b""))
+        assert run.details("towers") is not None
+
+    broken_run("run_steps", "towers", 4, look)
+    (then,) = seen
+    assert re.fullmatch(r"Running: timing, round \d+ done", then["headline"])
+    assert {each["name"] for each in then["candidates"] if each["figures"]} == set(NAMES)
+    (run,) = find_runs(tmp_path)
+    now = json.loads(run.overview() or b"")
+    assert run.name == "out"
+    assert now["headline"].startswith(("split", "stay single", "cannot tell"))
 
 
 def join(forecast, results, effort):
@@ -301,6 +358,51 @@ def test_a_worker_killed_before_there_are_costs_ends_the_analysis_and_is_named(
     found = broken_run("calibrate", "", 0, lambda testbed: kill(testbed, "worker:1"), code=2)
     assert "calibration failed: worker:1 was killed by SIGKILL" in refusal(found.ran)
     assert not found.folder.exists()
+
+
+# Dies in the user's own process once the step has run some times there.
+FRAGILE = """
+import os
+calls = []
+class Fragile(keras.Model):
+    def train_step(self, data):
+        calls.append(data)
+        if len(calls) > 1: os._exit(9)
+        return super().train_step(data)
+model = Fragile([left, right], score)
+model.compile(optimizer='adam', loss='mean_squared_error')
+"""
+# More than enough for the example batches.
+HANGING = """
+import time
+def rows():
+    for number in range(10_000):
+        if number == 320: time.sleep(3_600)
+        yield (values[0], values[1]), values[2, :1]
+row = tf.TensorSpec(64)
+shapes = ((row, row), tf.TensorSpec(1))
+dataset = tf.data.Dataset.from_generator(rows, output_signature=shapes).batch(32)
+"""
+
+
+@pytest.mark.slow
+@needs_workers
+@pytest.mark.parametrize(
+    ("code", "warning", "is_timed"),
+    [
+        (FRAGILE, "as-is was not timed: loader exited with status 9", False),
+        (HANGING, "the dataset was not timed alone: loader gave no answer within 2 s", True),
+    ],
+)
+def test_what_fails_beside_candidates_costs_a_warning_alone(
+    analyze, two_towers, monkeypatch, code, warning, is_timed
+):
+    monkeypatch.setattr(runs, "_INPUT_LIMIT_S", 2.0)
+    found = analyze(two_towers.read_text() + code, "--verbose", *FEW)
+    assert " ".join(found.ran.out.split()).count(warning) == 1
+    assert found.analysis["input"] is None
+    assert (found.analysis["as_is"] is not None) is is_timed
+    assert all(c["failure"] is None for c in found.analysis["candidates"])
 
 
 class NoTestbed(Testbed):
@@ -416,6 +518,17 @@ def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(
     assert max(peaks.values()) <= memory_bytes
     # What one device does not hold has no step time to win against.
     assert small.analysis["break_even"] is None
+
+
+def test_one_family_can_be_asked_for_in_the_default_folder_and_single_always_runs(
+    advisor, two_towers, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    ran = advisor("analyze", str(two_towers), "--candidates", "towers", "--no-run", *QUICK, "-q")
+    assert ran.code == 0, ran.err
+    (path,) = tmp_path.glob("advisor-out/two_towers-*no-run*/analysis.json")
+    candidates = json.loads(path.read_text())["candidates"]
+    assert [c["name"] for c in candidates] == ["single", "towers"]
 
 
 def test_inference_of_another_batch_size_can_be_asked_for(analyze, advisor, two_towers, tmp_path):

@@ -1,6 +1,9 @@
 """`advisor analyze` with copies of the model under `tf.distribute`: run, refused, broken."""
 
+import os
+import signal
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from cli_answers import analysed
@@ -12,6 +15,7 @@ from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
 
 BRIEF = ("--rounds", "5", "--steps", "1", "--effort", "0.01", "--refine", "0")
 FEW = (*BRIEF, "--candidates", "mirrored")
+SAMPLE = Path(__file__).parents[2] / "sample_models" / "mnist_cnn.py"
 MODEL = """
 import keras
 import numpy as np
@@ -101,6 +105,16 @@ while True:
         train(batch)
 """
 BUILT = "optimizer.build(net.trainable_variables)"
+# Goes on where it runs for the first time alone.
+AGAIN = """
+import os, sys
+from pathlib import Path
+before = Path(__file__).with_name("before")
+if before.exists():
+    print("key", sys.argv[2])
+    {end}
+before.touch()
+"""
 SCALED = " / tf.distribute.get_strategy().num_replicas_in_sync"
 
 
@@ -173,6 +187,18 @@ class TestAMirroredStep:
 
 @pytest.mark.slow
 @needs_workers
+def test_devices_of_one_process_are_mirrored_as_well(analyze):
+    """With the model of TensorFlow's own guide to `MirroredStrategy`."""
+    with watched() as seen:
+        found = analyze(SAMPLE, "--testbed", "logical-cpus", *FEW, "-q")
+    assert seen == {(0, 0)}
+    mirrored = found.candidate("mirrored")
+    assert mirrored["failure"] is None
+    assert mirrored["measured"]["verification"]["unverified"] == []
+
+
+@pytest.mark.slow
+@needs_workers
 @pytest.mark.parametrize(
     ("model", "told"),
     [
@@ -194,6 +220,26 @@ def test_replicas_that_train_otherwise_are_a_wrong_result_with_what_to_do(analyz
         assert failure["kind"] == "wrong-result"
         assert [text for text in told if text not in failure["message"]] == []
         assert found.analysis["recommendation"]["verdict"] != "split"
+
+
+@pytest.mark.slow
+@needs_workers
+def test_a_process_that_dies_costs_the_candidate_alone(analyze, monkeypatch):
+    run_steps = MirroredTestbed.run_steps
+    turns = []
+
+    def break_and_run(self, *args):
+        turns.append(1)
+        if len(turns) == 3:
+            os.kill(self._children[1].pid, signal.SIGKILL)
+        return run_steps(self, *args)
+
+    monkeypatch.setattr(MirroredTestbed, "run_steps", break_and_run)
+    found = analyze(MODEL, *FEW, "-q")
+    failure = found.candidate("mirrored")["failure"]
+    assert failure["kind"] == "crashed"
+    assert failure["message"].endswith("was killed by SIGKILL")
+    assert len(found.candidate("single")["measured"]["step_ns"]["samples"]) == 5
 
 
 @pytest.mark.parametrize(
@@ -251,3 +297,15 @@ def test_a_script_runs_once_more_as_replicas_up_to_its_step(analyze, script, tes
     assert mirrored["samples"] == [16, 16]
     verification = mirrored["measured"]["verification"]
     assert (verification["unverified"], verification["held_equal"]) == ([], False)
+
+
+@pytest.mark.slow
+@needs_workers
+@pytest.mark.parametrize("end", ["raise ValueError(sys.argv[2])", "os._exit(3)"])
+def test_a_second_run_that_fails_quotes_no_secret(analyze, end):
+    words = (*FEW, "-v", "--", "--api-key", "battery-staple")
+    found = analyze(AGAIN.format(end=end) + FIT, *words)
+    failure = found.candidate("mirrored")["failure"]
+    told = found.text(failure["in_full"]) if failure["in_full"] else failure["message"]
+    assert "***" in told
+    assert not any("battery-staple" in text for text in found.texts())

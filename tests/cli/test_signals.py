@@ -16,6 +16,7 @@ from command_runs import (
     Ran,
     few_rounds,
     run_here,
+    wait_until,
 )
 
 from placement_advisor.cli import app
@@ -80,6 +81,32 @@ def test_ctrl_c_between_steps_of_workers_ends_everything(analyze):
     with analyze(*MANY, at="timing", after_s=0.3) as command:
         assert len(command.processes()) >= 5  # It, the fork server, and at least three children.
         interrupt(command)
+
+
+# What the user's code starts, and what it detaches from everything that started it.
+BUSY = """
+import os, subprocess, time
+subprocess.Popen(["sleep", "600"])
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execlp("sleep", "sleep", "600")
+    os._exit(0)
+os.wait()
+while True: pass
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_of_what_the_users_code_has_started(analyze, write_model, tmp_path, number):
+    with analyze(model=write_model(BUSY), at="running") as command:
+        assert wait_until(lambda: command.names().count("sleep") == 2), command.err
+        command.process.send_signal(number)
+        ran = command.wait()
+    assert ran.code == (-signal.SIGKILL if number == signal.SIGKILL else 130)
+    assert list((tmp_path / "temp").iterdir()) == []
+    assert not list(tmp_path.glob("out/*"))
 
 
 def test_a_terminal_that_is_closed_ends_everything(analyze):

@@ -152,3 +152,12 @@ def test_the_json_keeps_its_contract(before, ratio):
     assert single["before"] == single["after"]
     assert towers["moved"] is (ratio[0] > 1)
     assert towers["after"]["speedup"]["estimate"] == pytest.approx(1 / ratio[1])
+
+
+def test_names_cannot_drive_a_terminal_nor_break_a_line(before):
+    evil = "a\x1b[2J\n::error::b"
+    answer = replace(before.recommendation, answer=evil)
+    now = replace(before, recommendation=answer, options=replace(before.options, hardware=evil))
+    text = render_difference(difference(before, now, None))
+    assert "\x1b" not in text
+    assert not any(line.startswith("::") for line in text.splitlines())

@@ -103,3 +103,11 @@ def test_what_is_cut_or_unknown_says_so(graph, lines):
 @given(graphs())
 def test_any_graph_can_be_told(graph):
     assert render_graph(summarize(graph), graph_file="g").endswith("\n")
+
+
+def test_names_cannot_drive_a_terminal():
+    summary = summarize(OpGraph([op("a\x1b[31m\nb", "While", layer="\x07")], []))
+    text = render_graph(summary, graph_file="a\x1b[31m.gz\nstep")
+    assert "graph        a�[31m.gz step, fingerprint" in text
+    assert "\x1b" not in text
+    assert "\x07" not in text
