@@ -1,12 +1,11 @@
 """Placed steps for tests: a fixed diamond, and random ones for properties."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import permutations
-from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
@@ -23,11 +22,6 @@ from placement_advisor.machine.devices import (
     Sharing,
 )
 from placement_advisor.simulator.simulator import Simulator
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hypothesis.strategies import SearchStrategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

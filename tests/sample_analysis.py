@@ -77,9 +77,6 @@ TIMES = AssumedTimes(
 HOSTILE = "<img onerror=x>|[bold]"
 
 # op, device, start, end; then producer, source, target, bytes, start, end. Microseconds.
-Run = tuple[str, str, int, int]
-Copy = tuple[str, str, str, int, int, int]
-
 _OPS_US = {
     **{"lookup": 2_000, "user_conv": 13_000, "item_conv": 13_000, "dot": 500},
     **{"user_conv_grad": 11_000, "item_conv_grad": 11_000, "adam": 1_500},

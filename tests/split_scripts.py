@@ -12,17 +12,11 @@ the backward pass of both towers on one device, have unequal towers, or send muc
 Left out: functional models, whose scopes Keras 3 drops; strategies; more than two devices.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 STYLES = ("function", "fit", "session")
 KINDS = ("dense", "conv", "embedding")
@@ -78,7 +72,7 @@ class SplitScript:
     text: str = ""
 
     @property
-    def features(self) -> dict[str, object]:
+    def features(self):
         """What tells it from others, in short."""
         return {
             "style": self.style,
@@ -90,7 +84,7 @@ class SplitScript:
         }
 
 
-def split_script(seed: int) -> SplitScript:
+def split_script(seed):
     """Return the script of a seed."""
     draw = random.Random(f"split script {seed}")
     is_heavy = seed % 2 == 0
@@ -120,9 +114,7 @@ def split_script(seed: int) -> SplitScript:
     return replace(drawn, text=text_of[drawn.style](drawn))
 
 
-def _tower(
-    draw: random.Random, kind: str, batch: int, optimizer: str, took_ms: float, top: int
-) -> Tower:
+def _tower(draw, kind, batch, optimizer, took_ms, top):
     """Return the widest tower that takes so long a training step, at most."""
     drawn = Tower(
         kind=kind,
@@ -134,13 +126,13 @@ def _tower(
     )
     widths = range(_NARROWEST, _WIDEST)
 
-    def estimate_ms(width: int) -> float:
+    def estimate_ms(width):
         return estimated_ms(replace(drawn, width=width), batch, optimizer)
 
     return replace(drawn, width=widths[max(0, bisect_right(widths, took_ms, key=estimate_ms) - 1)])
 
 
-def estimated_ms(tower: Tower, batch: int, optimizer: str) -> float:
+def estimated_ms(tower, batch, optimizer):
     """Return what a training step of a tower takes on one core, roughly."""
     width, is_conv = tower.width, tower.kind == "conv"
     first = {"conv": 3, "dense": tower.size, "embedding": width}[tower.kind]
@@ -154,16 +146,16 @@ def estimated_ms(tower: Tower, batch: int, optimizer: str) -> float:
     return flop / _FLOP_PER_MS[tower.kind] + weights * _MS_PER_WEIGHT[optimizer]
 
 
-def _indented(lines: Sequence[str], levels: int = 1) -> list[str]:
+def _indented(lines, levels=1):
     return [f"{'    ' * levels}{line}" if line else "" for line in lines]
 
 
-def _under(device: str | None, lines: Sequence[str]) -> list[str]:
+def _under(device, lines):
     """Return lines within a scope, as they are for no device."""
     return list(lines) if device is None else [f'with tf.device("{device}"):', *_indented(lines)]
 
 
-def _data_lines(script: SplitScript) -> list[str]:
+def _data_lines(script):
     """Return lines that make up samples, four batches of them."""
     lines = [f"BATCH = {script.batch}", "SAMPLES = 4 * BATCH", "numbers = np.random.default_rng(7)"]
     for side, tower in (("left", script.left), ("right", script.right)):
@@ -176,7 +168,7 @@ def _data_lines(script: SplitScript) -> list[str]:
     return [*lines, 'wanted_data = numbers.normal(size=(SAMPLES, 1)).astype("float32")', ""]
 
 
-def _sample(tower: Tower) -> tuple[int, ...]:
+def _sample(tower):
     return (tower.size, tower.size, 3) if tower.kind == "conv" else (tower.size,)
 
 
@@ -199,7 +191,7 @@ def through(layers, x):
 '''
 
 
-def _layers(tower: Tower) -> list[str]:
+def _layers(tower):
     """Return the layers of a tower as an expression, and their input's shape."""
     if tower.kind == "conv":
         layer = f'tf.keras.layers.Conv2D({tower.width}, 3, padding="same", activation="relu")'
@@ -214,7 +206,7 @@ def _layers(tower: Tower) -> list[str]:
     return ["built(", "    [", *_indented(lines, 2), "    ],", f"    {shape},", ")"]
 
 
-def _built_towers(script: SplitScript, prefix: str = "") -> list[str]:
+def _built_towers(script, prefix=""):
     lines = []
     for side, tower, device in zip(SIDES, (script.left, script.right), DEVICES, strict=True):
         first, *rest = _layers(tower)
@@ -228,14 +220,14 @@ _LOSS = "loss = tf.reduce_mean(tf.square({through} - wanted))"
 _HEAD = "through({of}head, tf.concat([left, right], 1))"
 
 
-def _weights(of: str = "") -> list[str]:
+def _weights(of=""):
     return [
         f"{of}{name}_weights = [w for layer in {of}{layers} for w in layer.trainable_variables]"
         for name, layers in (("left", "left_tower"), ("right", "right_tower"), ("head", "head"))
     ]
 
 
-def _text(how: str, script: SplitScript, *parts: Sequence[str] | str) -> str:
+def _text(how, script, *parts):
     """Return what begins with imports and data; a part is text or lines."""
     tensorflow = "import tensorflow as tf\n"
     if script.style == "session":
@@ -246,7 +238,7 @@ def _text(how: str, script: SplitScript, *parts: Sequence[str] | str) -> str:
     return f"{head}{tensorflow}\n{data}\n{''.join(rest)}"
 
 
-def _function_text(script: SplitScript) -> str:
+def _function_text(script):
     loss = _LOSS.format(through=_HEAD.format(of=""))
     return _text(
         "in a loop of one's own",
@@ -276,7 +268,7 @@ for epoch in range(1000):
     )
 
 
-def _step_lines(script: SplitScript, loss: str, of: str) -> list[str]:
+def _step_lines(script, loss, of):
     """Return lines that compute a loss and all gradients, each tower where it stands or not."""
     forward = [f"{side} = through({of}{side}_tower, {side}_batch)" for side in SIDES]
     if not script.is_apart:
@@ -303,14 +295,14 @@ def _step_lines(script: SplitScript, loss: str, of: str) -> list[str]:
     return [*lines, "gradients = left_gradients + right_gradients + own"]
 
 
-def _fit_text(script: SplitScript) -> str:
+def _fit_text(script):
     head = _HEAD.format(of="self.")
     forward = [
         line
         for side, device in zip(SIDES, DEVICES, strict=True)
         for line in _under(device, [f"{side} = through(self.{side}_tower, {side}_batch)"])
     ]
-    own_step: list[str] = []
+    own_step = []
     if script.is_apart:  # The whole of Keras' step takes its gradients outside of `call`.
         own_step = [
             "",
@@ -370,7 +362,7 @@ def words(name, x, vocabulary, width):
 """
 
 
-def _session_tower(side: str, tower: Tower) -> list[str]:
+def _session_tower(side, tower):
     """Return the lines of a tower, which leave its top under the name of the side."""
     lines = [f"x = {side}_batch"]
     if tower.kind == "embedding":
@@ -385,7 +377,7 @@ def _session_tower(side: str, tower: Tower) -> list[str]:
     return [*lines, f'{side} = dense("{side}_top", x, {tower.top})']
 
 
-def _session_text(script: SplitScript) -> str:
+def _session_text(script):
     towers = dict(zip(SIDES, (script.left, script.right), strict=True))
     lines = []
     for side, tower in towers.items():
@@ -421,7 +413,7 @@ with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:
     )
 
 
-def main() -> None:
+def main():
     """Write the script of a seed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("seed", type=int)

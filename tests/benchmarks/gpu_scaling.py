@@ -25,19 +25,16 @@ Cards with a bridge come twice, with it and, *bare*, without: where two of them 
 they were as fast as two without in every row, to 1 %.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from pathlib import Path
 from statistics import correlation, fmean, median, quantiles
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from placement_advisor.analysis.scaled_steps import simulator_of, slowest_of
 from placement_advisor.analysis.target_costs import speedup_within
@@ -61,11 +58,6 @@ from placement_advisor.processes.children import Child, preload
 from placement_advisor.tf.calls import splitter, tracer
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.units import NS_PER_S
-
-if TYPE_CHECKING:
-    from placement_advisor.candidates.batch_split.split_graph import SplitTraces
-    from placement_advisor.machine.devices import Cluster, Link
-    from placement_advisor.simulator.simulator import Simulator
 
 FIRST, SECOND = "tensorflow-2017", "lambda-2020"
 # The record does not say what its model is.
@@ -111,16 +103,15 @@ class Step(NamedTuple):
     beside_ns: int
     slower_ns: float = 0.0
 
-    def lasting_ns(self, constants: Constants) -> float:
+    def lasting_ns(self, constants):
         """Return how long it takes."""
         more = constants.spread_of_clock_range - _spread()
         return self.step_ns + constants.loss * self.beside_ns + more * self.slower_ns
 
 
-def _spread() -> float:
+def _spread():
     """Return the spread for the range of clocks, as shipped."""
-    shipped: float = hardware_figures()["alike"]["spread_of_clock_range"]
-    return shipped
+    return hardware_figures()["alike"]["spread_of_clock_range"]
 
 
 class Parts(NamedTuple):
@@ -129,7 +120,7 @@ class Parts(NamedTuple):
     one: Step
     several: dict[int, Step]
 
-    def efficiency(self, constants: Constants) -> float:
+    def efficiency(self, constants):
         """Return the speed-up over the number of GPUs."""
         several = self.several[constants.launch_ns if len(self.several) > 1 else 0]
         return self.one.lasting_ns(constants) / several.lasting_ns(constants)
@@ -155,12 +146,12 @@ class Row:
     facts: dict[str, float]
 
     @property
-    def card(self) -> str:
+    def card(self):
         """The machine, with bridges or without."""
         return self.machine.removesuffix(BRIDGE)
 
 
-def main() -> None:
+def main():
     """Print a row for each row of the record, then how far they are off."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("record", type=Path)
@@ -201,11 +192,11 @@ def main() -> None:
                 draw(asked.png, rows, ways)
 
 
-def simulated_rows(record: Path) -> Iterator[Row]:
+def simulated_rows(record):
     """Yield the published rows of several GPUs with what is simulated for them."""
     published = json.loads(record.read_text(encoding="utf-8"))["rows"]
     one = {_key(row): row["images_per_s"] for row in published if row["gpus"] == 1}
-    of_model: defaultdict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    of_model = defaultdict(list)
     for row in published:
         if row["gpus"] > 1 and row["model"] != UNDEFINED and _key(row) in one:
             of_model[row["model"], row["batch_per_gpu"]].append(row)
@@ -216,18 +207,18 @@ def simulated_rows(record: Path) -> Iterator[Row]:
             yield simulated_row(row, one[_key(row)], traces)
 
 
-def _with_synthetic_images(graph: OpGraph) -> OpGraph:
+def _with_synthetic_images(graph):
     """Return the graph with inputs that stand on every device."""
     ops = [op._replace(role=Role.CONSTANT) if op.role is Role.INPUT else op for op in graph.ops]
     return OpGraph(ops, graph.edges)
 
 
-def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+def _key(row):
     card = row["gpu"].removesuffix(BRIDGE)
     return row["source"], card, row["model"], row["batch_per_gpu"], row["parameters_on"]
 
 
-def traced(call: str, batch: int) -> SplitTraces:
+def traced(call, batch):
     """Return the traces of a training step of `published_models`."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.py"
@@ -241,12 +232,12 @@ def traced(call: str, batch: int) -> SplitTraces:
                 (tracer.trace_workload, str(path), None),
                 (splitter.trace_split, (batch // 2, batch // 2)),
             ):
-                answer: Any = child.call(of, *given, time_limit_s=_TIME_LIMIT_S)
+                answer = child.call(of, *given, time_limit_s=_TIME_LIMIT_S)
                 assert not isinstance(answer, CallFailure | BatchSplitError), answer.message
     return answer
 
 
-def simulated_row(row: dict[str, Any], alone: float, traces: SplitTraces) -> Row:
+def simulated_row(row, alone, traces):
     """Return a row with its simulated parts; ``alone`` are the images per second of one GPU."""
     card, has_bridge = row["gpu"].removesuffix(BRIDGE).replace(" ", ""), BRIDGE in row["gpu"]
     card = {"V10032GB": "V100-32GB"}.get(card, card)
@@ -279,9 +270,7 @@ def simulated_row(row: dict[str, Any], alone: float, traces: SplitTraces) -> Row
     )
 
 
-def _parts(
-    row: dict[str, Any], machine: str, traces: SplitTraces, known_ns: float | None = None
-) -> Parts:
+def _parts(row, machine, traces, known_ns=None):
     """Simulate a row; ``known_ns`` is what one GPU takes where that is known."""
     is_first, is_on_host = row["source"] == FIRST, row["parameters_on"] == "cpu"
     whole = read_hardware(machine)
@@ -317,7 +306,7 @@ def _parts(
     return Parts(_step(of_one, alone.placement), several_steps)
 
 
-def _launching(simulator: Simulator, launch_ns: int) -> Simulator:
+def _launching(simulator, launch_ns):
     """Return the same with a thread that launches all collectives, one after the other."""
     if not launch_ns:
         return simulator
@@ -326,7 +315,7 @@ def _launching(simulator: Simulator, launch_ns: int) -> Simulator:
     return simulator.on(replace(simulator.cluster, hosts=(*hosts, place)))
 
 
-def _step(simulator: Simulator, placement: Placement, slowest: str | None = None) -> Step:
+def _step(simulator, placement, slowest=None):
     """Simulate a step; ``slowest`` is the device that is slower than the others."""
     lossless, lossy = (
         simulator.on(replace(simulator.cluster, sharing=Sharing(exchange_loss=loss)))
@@ -343,20 +332,20 @@ def _step(simulator: Simulator, placement: Placement, slowest: str | None = None
     return Step(step_ns, beside_ns, (step_ns - even_ns) / _spread())
 
 
-def _efficiencies(rows: Iterable[Row], name: str, constants: Constants) -> list[float]:
+def _efficiencies(rows, name, constants):
     return [getattr(row, name).efficiency(constants) for row in rows]
 
 
-def fitted(rows: Sequence[Row]) -> Constants:
+def fitted(rows):
     """Return what rows are fitted best by, as they are wired."""
 
-    def error(constants: Constants) -> float:
+    def error(constants):
         return fmean(abs(math.log(row.parts.efficiency(constants) / row.published)) for row in rows)
 
     return min(_GRID, key=error)
 
 
-def within(rows: Sequence[Row], name: str, constants: Constants) -> float:
+def within(rows, name, constants):
     """Return how far off the lost share may be, for most rows to lie within their range."""
     efficiencies = _efficiencies(rows, name, constants)
     # Of a range of one, by how much of it rows are off.
@@ -367,13 +356,13 @@ def within(rows: Sequence[Row], name: str, constants: Constants) -> float:
     return shares[math.ceil(_INSIDE * len(shares)) - 1]
 
 
-def left_out(rows: Sequence[Row]) -> dict[str, Constants]:
+def left_out(rows):
     """Return for each card what the rows of all others are fitted best by."""
     cards = dict.fromkeys(row.card for row in rows)
     return {card: fitted([row for row in rows if row.card != card]) for card in cards}
 
 
-def print_errors(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
+def print_errors(rows, ways):
     """Print errors by source beside those of the best constant."""
     print("\n| rows | | median | 90th percentile |\n|---|---|---|---|")
     for source in (FIRST, SECOND):
@@ -395,7 +384,7 @@ def print_errors(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
             print(f"| {source}, {len(some)} | {name} | {median(errors):.1%} | {tenth:.1%} |")
 
 
-def print_decisions(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
+def print_decisions(rows, ways):
     """Print how many decisions would be right."""
     print(
         "\n| | which of two scales better at 8 GPUs | does a doubling pay | best of two machines |"
@@ -407,10 +396,7 @@ def print_decisions(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
         print(f"| {name} | {' | '.join(f'{sum(c)} of {len(c)}' for c in counts)} |")
 
 
-_Known = Sequence[tuple[Row, float]]
-
-
-def _ordered(known: _Known) -> list[bool]:
+def _ordered(known):
     """Return of each pair that is apart at eight GPUs whether it is ordered right."""
     return [
         (one.published > other.published) == (mine > theirs)
@@ -419,7 +405,7 @@ def _ordered(known: _Known) -> list[bool]:
     ]
 
 
-def _doublings(known: _Known) -> list[bool]:
+def _doublings(known):
     """Return of each doubling whether it is told right that it brings more than 3 %, or not."""
     found = {
         (row.source, row.machine, row.model, row.batch, row.gpus): (row, of) for row, of in known
@@ -434,7 +420,7 @@ def _doublings(known: _Known) -> list[bool]:
     return right
 
 
-def _machines(known: _Known) -> list[bool]:
+def _machines(known):
     """Return of each two machines whether the faster one is told, where that is by over 3 %."""
     right = []
     for (one, mine), (other, theirs) in combinations(known, 2):
@@ -449,7 +435,7 @@ def _machines(known: _Known) -> list[bool]:
     return right
 
 
-def print_ranges(rows: Sequence[Row], efficiencies: list[float], withins: list[float]) -> None:
+def print_ranges(rows, efficiencies, withins):
     """Print how many published speed-ups lie within predicted ranges, and how wide these are."""
     ranges = [speedup_within(*each) for each in zip(efficiencies, withins, strict=True)]
     inside = [
@@ -457,7 +443,7 @@ def print_ranges(rows: Sequence[Row], efficiencies: list[float], withins: list[f
         for row, efficiency, factor in zip(rows, efficiencies, ranges, strict=True)
     ]
     print("\n| rows | inside of the range, left out |\n|---|---|")
-    groups: dict[str, Callable[[Row], bool]] = {"all": lambda row: True}
+    groups = {"all": lambda row: True}
     groups |= {row.source: lambda other, row=row: other.source == row.source for row in rows}
     groups |= {row.card: lambda other, row=row: other.card == row.card for row in rows}
     groups |= {f"{row.gpus} GPUs": lambda other, row=row: other.gpus == row.gpus for row in rows}
@@ -467,7 +453,7 @@ def print_ranges(rows: Sequence[Row], efficiencies: list[float], withins: list[f
     print(f"median width: {median(factor - 1 / factor for factor in ranges):.1%}")
 
 
-def print_explained(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
+def print_explained(rows, ways):
     """Print how much of the errors' variance a line through each fact explains, by source."""
     print(f"\n| source | fact | {' | '.join(ways)} |\n|---|---|{'---|' * len(ways)}")
     for source in (FIRST, SECOND):
@@ -482,7 +468,7 @@ def print_explained(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
                 print(f"| {source} | {fact} | {' | '.join(f'{s:.0%}' for s in shares)} |")
 
 
-def _print_rows(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
+def _print_rows(rows, ways):
     print(f"\n| source | machine | model | batch | GPUs | published | {' | '.join(ways)} |")
     print(f"|---|---|---|---|---|---|{'---|' * len(ways)}")
     for row, *efficiencies in zip(rows, *ways.values(), strict=True):
@@ -492,7 +478,7 @@ def _print_rows(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
         )
 
 
-def print_misses(rows: Sequence[Row], shipped: Constants) -> None:
+def print_misses(rows, shipped):
     """Print the largest misses, each with what would make it right.
 
     These are: no bridge, the published step of one GPU, another loss beside kernels, or so much
@@ -503,7 +489,7 @@ def print_misses(rows: Sequence[Row], shipped: Constants) -> None:
     )
     print("|---|---|---|---|---|---|---|")
 
-    def error(row: Row) -> float:
+    def error(row):
         return abs(math.log(row.parts.efficiency(shipped) / row.published))
 
     for row in sorted(rows, key=error, reverse=True)[:_MISSES]:
@@ -522,7 +508,7 @@ def print_misses(rows: Sequence[Row], shipped: Constants) -> None:
         )
 
 
-def draw(path: Path, rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
+def draw(path, rows, ways):
     """Draw errors before and after over the exchange beside kernels, by machine."""
     from matplotlib.figure import Figure
 
@@ -546,14 +532,14 @@ def draw(path: Path, rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
     figure.savefig(path, dpi=110)
 
 
-def _before_skylake(link: Link) -> Link:
+def _before_skylake(link):
     if link.channel is None or not link.channel.startswith("sockets"):
         return link
     bandwidth = min(link.bandwidth_bytes_per_s, OLD_SOCKETS_BYTES_PER_S)
     return replace(link, bandwidth_bytes_per_s=bandwidth)
 
 
-def ring_in_order(cluster: Cluster) -> float:
+def ring_in_order(cluster):
     """Return what one ring in the order of the devices carries."""
     names = cluster.device_names()
     hops = [cluster.link(*pair) for pair in zip(names, (*names[1:], names[0]), strict=True)]
@@ -564,7 +550,7 @@ def ring_in_order(cluster: Cluster) -> float:
     )
 
 
-def _unsplit(graph: OpGraph, cluster: Cluster, *, is_on_host: bool) -> DataParallel:
+def _unsplit(graph, cluster, *, is_on_host):
     """Return the step on one device, its variables and updates there or on the host."""
     device = cluster.devices[0]
     host = device.host if is_on_host else None
@@ -575,16 +561,16 @@ def _unsplit(graph: OpGraph, cluster: Cluster, *, is_on_host: bool) -> DataParal
     return DataParallel(SplitGraph(graph=graph, replica_of={}, source={}), placement)
 
 
-def _is_of_variables(op: Op) -> bool:
+def _is_of_variables(op):
     return op.variable is not None or op.role in (Role.VARIABLE, Role.UPDATE)
 
 
-def _after_backward(step: DataParallel) -> DataParallel:
+def _after_backward(step):
     """Return the step with collectives that begin when all replicas have all their gradients."""
     split, placement = step
     graph = split.graph
     reduces = [op for op in graph.ops if op.kind == ALL_REDUCE]
-    ready: defaultdict[int, set[str]] = defaultdict(set)
+    ready = defaultdict(set)
     for op in reduces:
         for edge in graph.inputs_of(op.name):
             ready[split.replica_of[edge.producer] or 0].add(edge.producer)

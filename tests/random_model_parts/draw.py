@@ -1,16 +1,10 @@
 """What is drawn of a model before anything is written: all but its text."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from random_model_parts import keras_code, raw_code
 from random_model_parts.net import GATES, Plan, Trunk
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 MIN_MS, MAX_MS = 0.5, 200.0
 # A step this short holds few layers, however narrow: what starts an op takes its time. One this
@@ -62,7 +56,7 @@ class Draw:
     given: str
 
     @property
-    def features(self) -> frozenset[str]:
+    def features(self):
         """Words of `ALL_FEATURES` for what was drawn."""
         trunks, training = self.plan.trunks, self.training
         recurrent = [trunk for trunk in trunks if trunk.kind == "recurrent"]
@@ -88,14 +82,7 @@ class Draw:
         return frozenset(word for word, holds in words.items() if holds)
 
 
-def draw(
-    seed: int,
-    *,
-    needs: Collection[str],
-    without: Collection[str],
-    learning_rate: float | None,
-    max_ms: float,
-) -> Draw:
+def draw(seed, *, needs, without, learning_rate, max_ms):
     """Return the first draw of a seed that has what is needed and nothing that is not wanted.
 
     Raises:
@@ -111,7 +98,7 @@ def draw(
     raise ValueError(f"no model has all of {sorted(needs)} and none of {sorted(without)}")
 
 
-def _once(rng: random.Random, learning_rate: float | None, max_ms: float) -> Draw:
+def _once(rng, learning_rate, max_ms):
     form = rng.choices(list(FORMS), list(FORMS.values()))[0]
     target_ms = MIN_MS * (max_ms / MIN_MS) ** rng.random()
     rate = rng.choice(LEARNING_RATES)
@@ -133,7 +120,7 @@ def _once(rng: random.Random, learning_rate: float | None, max_ms: float) -> Dra
     )
 
 
-def _plan(rng: random.Random, target_ms: float, form: str) -> Plan:
+def _plan(rng, target_ms, form):
     gan = form == "gan"
     structure = "chain" if gan else rng.choice(STRUCTURES)
     short = target_ms < SHORT_MS
@@ -156,9 +143,7 @@ def _plan(rng: random.Random, target_ms: float, form: str) -> Plan:
     )
 
 
-def _trunk(
-    rng: random.Random, kinds: Sequence[str], cells: Sequence[str], depth: int, width: float = 1.0
-) -> Trunk:
+def _trunk(rng, kinds, cells, depth, width=1.0):
     kind = rng.choice(kinds)
     return Trunk(
         kind=kind,

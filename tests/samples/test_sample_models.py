@@ -1,8 +1,6 @@
 """Every sample model through the advisor: traced at its small size, and in the slow suite run for
 real and traced at its full size."""
 
-from __future__ import annotations
-
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import chain, permutations
 from operator import ge
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -424,7 +421,7 @@ class TestASampleForReal:
         answers = ("split: ", "stay single: ", "stay single, proved ", "cannot tell: ")
         assert any(line.startswith(answers) for line in ran.out.splitlines()[:5])
 
-        analysis: dict[str, Any] = json.loads((folder / "analysis.json").read_text())
+        analysis = json.loads((folder / "analysis.json").read_text())
         jsonschema.validate(analysis, load_schema("analysis"))
         assert 0 < analysis["bound"]["step_ns"] <= analysis["bound"]["single_ns"]
         assert analysis["break_even"]["free_copies"]["ratio"] > 0

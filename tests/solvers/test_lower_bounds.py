@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from itertools import product
@@ -112,7 +110,7 @@ def test_no_placement_of_a_larger_step_beats_what_an_argument_says(step):
 
 def longest_chain_ns(step):
     """Return what the longest chain takes, by trying all that go on."""
-    readers: dict[int, set[int]] = {op: set() for op in range(len(step.ops))}
+    readers = {op: set() for op in range(len(step.ops))}
     for tensor in step.tensors:
         readers[tensor.producer].update(tensor.readers)
 
@@ -127,7 +125,7 @@ def longest_chain_ns(step):
 def busiest_root_ns(step):
     """Return the least work of the device that holds a group, for the group where it is most."""
     count = len(step.groups)
-    busy_ns: dict[int, list[int]] = {root: [] for root in range(count)}
+    busy_ns = {root: [] for root in range(count)}
     for number in range(1, 2**count):
         here = {group for group in range(count) if number >> group & 1}
         work_ns = sum(step.least_ns[op] for group in here for op in step.groups[group])

@@ -1,11 +1,8 @@
 """What tests of `make_parallel` do in a child, which has two or three logical CPUs."""
 
-from __future__ import annotations
-
 import os
 import runpy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import keras
@@ -23,18 +20,11 @@ from placement_advisor.tf.placed_step import PlacedStep, Runtime, placed_graph
 from placement_advisor.tf.split_step import split_step
 from placement_advisor.tf.verifier import Verifier, find_cancelling, results_of_shares
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from placement_advisor.measurement.verification import StepResults, Verification
-    from placement_advisor.tf.trace.bundle import Bundle
-
-
 STEPS = 6
 TWO = ("CPU:0", "CPU:1")
 
 
-def keras_step() -> Live:
+def keras_step():
     """A Keras model with an embedding, a metric that counts, and a penalty on its weights."""
     keras.utils.set_random_seed(7)
     ids = keras.Input((10,), dtype="int32", name="ids")
@@ -54,7 +44,7 @@ def keras_step() -> Live:
     return Live(model, batches, [])
 
 
-def summed_loss() -> Live:
+def summed_loss():
     """A loss that is a sum over the batch, and the number of samples as the step sees it.
 
     Its weights are so many that in another order of samples some sum of a gradient is another.
@@ -62,7 +52,7 @@ def summed_loss() -> Live:
     weight = tf.Variable(np.linspace(0.5, 0.25, 64, dtype=np.float32)[:, None], name="weight")
 
     @tf.function
-    def train_step(x: Any, y: Any) -> Any:
+    def train_step(x, y):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum((x @ weight - y) ** 2)
         weight.assign_sub(0.001 * tape.gradient(loss, weight))
@@ -74,7 +64,7 @@ def summed_loss() -> Live:
     return Live(train_step, list(zip(x, y, strict=True)), [weight])
 
 
-def filled() -> Live:
+def filled():
     """Zeros and ones for each sample: a thousand elements in the whole batch, fewer in a share.
 
     They stand in the step, in a function that it calls and has called before, and in a loop.
@@ -82,11 +72,11 @@ def filled() -> Live:
     weight = tf.Variable(tf.random.stateless_normal((6, 80), (3, 4), 0.1), name="weight")
 
     @tf.function
-    def hidden(x: Any) -> Any:
+    def hidden(x):
         return tf.tanh(x @ weight + tf.ones((x.shape[0], 80)))
 
     @tf.function
-    def train_step(x: Any, y: Any) -> Any:
+    def train_step(x, y):
         with tf.GradientTape() as tape:
             inner = hidden(x)
             state = tf.zeros_like(inner)
@@ -103,7 +93,7 @@ def filled() -> Live:
     return Live(train_step, list(zip(x, y, strict=True)), [weight])
 
 
-def recurrent() -> Live:
+def recurrent():
     """An LSTM of Keras whose first state is zeros: 1,280 in the whole batch, fewer in a share."""
     keras.utils.set_random_seed(9)
     model = keras.Sequential(
@@ -116,7 +106,7 @@ def recurrent() -> Live:
     return Live(model, list(zip(x, y, strict=True)), [])
 
 
-def tied(*, keeps_squares: bool = False) -> Live:
+def tied(*, keeps_squares=False):
     """A maximum over equal words, decided by the number of samples, for three of each batch.
 
     All places are alike, unless squares of what each adds are kept, as Keras' Adam keeps them.
@@ -125,7 +115,7 @@ def tied(*, keeps_squares: bool = False) -> Live:
     squares = tf.Variable(tf.zeros((20, 3)), name="squares")
 
     @tf.function
-    def train_step(words: Any) -> Any:
+    def train_step(words):
         is_whole = tf.cast(tf.shape(words)[0] == BATCH, tf.float32)
         with tf.GradientTape() as tape:
             scores = tf.reduce_sum(tf.gather(rows, words) * (1.0, -1.0, 2.0), -1)
@@ -147,18 +137,14 @@ def tied(*, keeps_squares: bool = False) -> Live:
     return Live(train_step, [(each,) for each in np.split(words, STEPS)], [rows])
 
 
-def _verified(
-    live: Live, edit: Callable[[Bundle], None], ready: type[PlacedStep] = PlacedStep
-) -> Verification:
+def _verified(live, edit, ready=PlacedStep):
     """Verify a split step whose bundle was edited; it runs as a ``ready`` step."""
     whole = live_step(live.step, live.batches[0])
     split = split_step(whole, (BATCH // 2, BATCH // 2)).bundle()
     edit(split)
     bundle = whole.flat.bundle(whole.batches())
 
-    def place(
-        step: Bundle, device_of: Mapping[str, str], made: type[PlacedStep] = PlacedStep
-    ) -> PlacedStep:
+    def place(step, device_of, made=PlacedStep):
         graph = placed_graph(step, device_of, "/device:CPU:0")
         return made(step, graph, Runtime(address="", logical_cpus=2), 60.0)
 
@@ -168,10 +154,10 @@ def _verified(
     return verifier.verify("batch", split, ours, place(split, ours, ready), 2)
 
 
-def verified_tie(loses_a_share: bool) -> Verification:
+def verified_tie(loses_a_share):
     """Verify a split step in which a tie goes the other way, and half of the loss may be lost."""
 
-    def edit(split: Bundle) -> None:
+    def edit(split):
         for node in split.graph_def.node:
             if node.name.startswith("replica_1/") and node.op == "ResourceGather" and loses_a_share:
                 node.input[1] = node.input[1].replace("replica_1", "replica_0")
@@ -186,10 +172,10 @@ class _TurnedOver(PlacedStep):
     Of its runs those of ``wrong_runs`` are so.
     """
 
-    wrong_runs: Collection[int] = ()
+    wrong_runs = ()
     _runs = 0
 
-    def results(self, steps: int, values: Mapping[str, Any] | None = None) -> StepResults:
+    def results(self, steps, values=None):
         """Return what the step computes, one number apart by a tenth of the largest change."""
         found = super().results(steps, values)
         self._runs += 1
@@ -201,14 +187,14 @@ class _TurnedOver(PlacedStep):
         return replace(found, state={**found.state, name: apart})
 
 
-def verified_where_one_number_differs(runs: list[int]) -> Verification:
+def verified_where_one_number_differs(runs):
     """Verify a split step of which one number differs in some runs."""
     cpus(2)
     _TurnedOver.wrong_runs = runs
     return _verified(LIVE["tape_step"](), lambda _: None, _TurnedOver)
 
 
-def reordered(name: str) -> dict[str, tuple[StepResults, StepResults]]:
+def reordered(name):
     """Run a step on the samples as they are and in another order: on all at once, and by share."""
     cpus(1)
     live = LIVE[name]()
@@ -227,11 +213,11 @@ def reordered(name: str) -> dict[str, tuple[StepResults, StepResults]]:
     }
 
 
-def _names(bundle: Bundle) -> list[str]:
+def _names(bundle):
     return [node.name for node in bundle.graph_def.node]
 
 
-LIVE: dict[str, Callable[[], Live]] = {
+LIVE = {
     "tape_step": STEPS_BY_NAME["tape_step"],
     "looked_up": STEPS_BY_NAME["looked_up"],
     "keras_step": keras_step,
@@ -243,9 +229,7 @@ LIVE: dict[str, Callable[[], Live]] = {
 }
 
 
-def run_both_ways(
-    name: str, ratios: list[float], seed: int | None = None, variables: str = "first"
-) -> dict[str, Any]:
+def run_both_ways(name, ratios, seed=None, variables="first"):
     """Run the same steps as they are and parallel; with a seed, each share at random on a pair."""
     groups = [f"CPU:{i}" for i in range(len(ratios))]
     if seed is not None:
@@ -280,10 +264,10 @@ def run_both_ways(
     }
 
 
-def fit_parallel(gives_inputs: bool, weighted: bool) -> dict[str, Any]:
+def fit_parallel(gives_inputs, weighted):
     """Fit a model as it is and parallel, with weights of samples or without, twice."""
     cpus(2)
-    found: dict[str, Any] = {}
+    found = {}
     for way in ("own", "parallel"):
         live = keras_step()
         parts = [np.concatenate(part) for part in zip(*live.batches, strict=True)]
@@ -308,7 +292,7 @@ def fit_parallel(gives_inputs: bool, weighted: bool) -> dict[str, Any]:
     return found
 
 
-def first_calls() -> dict[str, Any]:
+def first_calls():
     """Call a function that was given no inputs: twice, at another size, and in a `tf.function`."""
     cpus(2)
     x = np.random.default_rng(6).normal(size=(8, 4)).astype(np.float32)
@@ -332,7 +316,7 @@ def first_calls() -> dict[str, Any]:
     return {"off": off, "refused": refused}
 
 
-def fit_with_a_last_batch_that_is_smaller() -> str:
+def fit_with_a_last_batch_that_is_smaller():
     """Fit without saying what size batches have."""
     cpus(2)
     live = keras_step()
@@ -345,7 +329,7 @@ def fit_with_a_last_batch_that_is_smaller() -> str:
     return "no error"
 
 
-def fit_parabola(path: str, steps: int) -> dict[str, Any]:
+def fit_parabola(path, steps):
     """Run the sample's steps as they are, and split in two."""
     cpus(2)
     os.environ["SAMPLE_SIZE"] = "full"
@@ -362,23 +346,23 @@ def fit_parabola(path: str, steps: int) -> dict[str, Any]:
     return {**found, "steps": len(batches)}
 
 
-def _tower(x: Any) -> Any:
+def _tower(x):
     return tf.tanh(x @ tf.ones((4, 3)))
 
 
-def _counting(x: Any) -> Any:
+def _counting(x):
     """Compute only where there are as many samples as in the whole batch."""
     enough = tf.debugging.assert_greater(tf.reduce_sum(x * 0 + 1), 20.0, "too few samples")
     with tf.control_dependencies([enough]):
         return _tower(x)
 
 
-def _moved_by_others(x: Any) -> Any:
+def _moved_by_others(x):
     """Take the mean of the batch into one sample in eight."""
     return tf.where(x == tf.reduce_max(x), x - tf.reduce_mean(x), x)
 
 
-REFUSED: dict[str, Callable[[], Any]] = {
+REFUSED = {
     "largest": lambda x: tf.reduce_max(_tower(x)),
     "pairs": lambda x: _tower(x) @ tf.transpose(_tower(x)),
     "normalized": lambda x: _tower(x) - tf.reduce_mean(_tower(x), 0),
@@ -388,15 +372,15 @@ REFUSED: dict[str, Callable[[], Any]] = {
 }
 
 
-def refusals(whats: list[str], count: int) -> dict[str, str]:
+def refusals(whats, count):
     """Return the errors that are raised for what cannot be split, on so many CPUs."""
     cpus(count)
     return {what: _refusal(what) for what in whats}
 
 
-def _refusal(what: str) -> str:
+def _refusal(what):
     x = np.random.default_rng(6).normal(size=(8, 4)).astype(np.float32)
-    arguments: dict[str, Any] = {"fn": lambda x: _tower(x), "devices": TWO, "inputs": (x,)}
+    arguments = {"fn": lambda x: _tower(x), "devices": TWO, "inputs": (x,)}
     layout = random_placement(live_step(arguments["fn"], (x,)).graph, 1)
     unknown = {"no op": "worker:0", "nor this": "worker:1"}
     other = Placement(label="other", family="other", device_of=unknown, rationale="")
@@ -427,7 +411,7 @@ def _refusal(what: str) -> str:
     return "no error"
 
 
-def predictions(ratios: list[float]) -> float:
+def predictions(ratios):
     """Return how far predictions of a function that trains nothing are from its own."""
     cpus(len(ratios))
     x = np.random.default_rng(6).normal(size=(9, 4)).astype(np.float32)
@@ -436,18 +420,18 @@ def predictions(ratios: list[float]) -> float:
     return float(np.max(np.abs(step(x) - _tower(x))))
 
 
-def _numbers(result: Any) -> list[float]:
+def _numbers(result):
     leaves = [leaf for leaf in tf.nest.flatten(result) if leaf is not None]
     return [float(number) for leaf in leaves for number in np.ravel(leaf)]
 
 
-def masks(ratios: list[float]) -> list[list[float]]:
+def masks(ratios):
     """Return the mask that each replica's dropout draws from a seed which all of them share."""
     cpus(len(ratios))
     drop = keras.layers.Dropout(0.5, seed=3)
 
     @tf.function
-    def step(x: Any) -> Any:
+    def step(x):
         return drop(x, training=True)
 
     ones = tf.ones((2 * len(ratios), 64))
@@ -457,7 +441,7 @@ def masks(ratios: list[float]) -> list[list[float]]:
     return [[float(kept) for kept in row] for row in drawn.numpy()[::2]]
 
 
-def learnt_from_shares(optimizer: str, ratios: list[float]) -> dict[str, float]:
+def learnt_from_shares(optimizer, ratios):
     """Run steps of a normalized model parallel, and by hand: how far each variable's change is off.
 
     By hand, each share's gradients and moving statistics come from a tape of their own; their
@@ -483,7 +467,7 @@ def learnt_from_shares(optimizer: str, ratios: list[float]) -> dict[str, float]:
     }
 
 
-def _normalized(optimizer: str) -> keras.Model:
+def _normalized(optimizer):
     keras.utils.set_random_seed(8)
     model = keras.Sequential(
         [
@@ -497,10 +481,10 @@ def _normalized(optimizer: str) -> keras.Model:
     return model
 
 
-def _learn_from_shares(model: keras.Model, x: Any, y: Any, counts: tuple[int, ...]) -> None:
+def _learn_from_shares(model, x, y, counts):
     ends = np.cumsum(counts)[:-1]
     known = [v.numpy() for v in model.non_trainable_variables]
-    total: list[Any] = []
+    total = []
     for rows, wanted in zip(np.split(x, ends), np.split(y, ends), strict=True):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((model(rows, training=True) - wanted) ** 2)
@@ -519,7 +503,7 @@ def _learn_from_shares(model: keras.Model, x: Any, y: Any, counts: tuple[int, ..
 _DEVICE = "/device:CPU:0"
 
 
-def found_and_resets(reads_after_an_update: bool) -> tuple[list[str], int]:
+def found_and_resets(reads_after_an_update):
     """Return the kinds of ops that make noise of a bias, and how often a step was reset for it.
 
     The batch is normalized after the bias, and what the bias is updated by is scaled several times.
@@ -531,7 +515,7 @@ def found_and_resets(reads_after_an_update: bool) -> tuple[list[str], int]:
     count = tf.Variable(1.0, name="count")
 
     @tf.function
-    def train_step(x: Any, y: Any) -> Any:
+    def train_step(x, y):
         with tf.GradientTape() as tape:
             hidden = x @ weight + bias
             centred = hidden - tf.reduce_mean(hidden, 0)
@@ -549,7 +533,7 @@ def found_and_resets(reads_after_an_update: bool) -> tuple[list[str], int]:
     traced = live_step(train_step, (batch[0], batch[1].astype(np.float32)))
     bundle = traced.flat.bundle(traced.batches())
 
-    def place(step: Bundle, device_of: Mapping[str, str]) -> PlacedStep:
+    def place(step, device_of):
         graph = placed_graph(step, device_of, _DEVICE)
         return PlacedStep(step, graph, Runtime(address="", logical_cpus=1), 60.0)
 

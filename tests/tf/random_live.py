@@ -1,7 +1,5 @@
 """What tests of models drawn at random do in a child: place and split them where they live."""
 
-from __future__ import annotations
-
 import runpy
 from itertools import islice
 from pathlib import Path
@@ -36,7 +34,7 @@ class Made(NamedTuple):
     batches: list[tuple[Any, ...]]
     variables: list[Any]
 
-    def called(self, step: Any) -> None:
+    def called(self, step):
         """Run steps, one of the file's own or one of ours in its place."""
         for batch in self.batches:
             if isinstance(self.step, keras.Model):
@@ -44,7 +42,7 @@ class Made(NamedTuple):
             else:
                 step(*batch)
 
-    def values(self) -> list[Any]:
+    def values(self):
         """Return what the variables hold."""
         return [variable.numpy() for variable in self.variables]
 
@@ -56,14 +54,14 @@ class Changes(NamedTuple):
     after: list[Any]
     noisy: list[Any]
 
-    def allowed(self) -> list[float]:
+    def allowed(self):
         """Return how far each variable may be from what it is after the steps."""
         return [
             max(TOLERANCE * _largest(after - value), NOISE_MARGIN * _largest(noisy - after))
             for value, after, noisy in zip(*self, strict=True)
         ]
 
-    def apart(self, found: list[Any]) -> float:
+    def apart(self, found):
         """Return how far variables are, the worst, over how far it may be."""
         worst = 0.0
         for ours, after, allowed in zip(found, self.after, self.allowed(), strict=True):
@@ -72,7 +70,7 @@ class Changes(NamedTuple):
         return worst
 
 
-def through_all(seed: int, folder: str) -> dict[str, Any]:
+def through_all(seed, folder):
     """Place the model of a seed by a file that was written for another build of it, and split it.
 
     ``place`` and ``make_parallel`` have how far the worst variable is from that of the step alone,
@@ -94,7 +92,7 @@ def through_all(seed: int, folder: str) -> dict[str, Any]:
     file = Path(folder) / "placement.json"
     at_random(traced.graph, WORKERS, seed).save(file, traced.graph, WORKERS)
     placed.called(placement_advisor.place(placed.step, file, *placed.batches[0]))
-    found: dict[str, Any] = {"place": changes.apart(placed.values())}
+    found = {"place": changes.apart(placed.values())}
     try:
         size = traced.loaded.batch_size or 0
         found["own"] = split_step(traced, (size // 2, size - size // 2)).own
@@ -107,7 +105,7 @@ def through_all(seed: int, folder: str) -> dict[str, Any]:
     return found | {"make_parallel": changes.apart(parallel.values())}
 
 
-def _made(path: Path) -> Made:
+def _made(path):
     """Run a model file; it counts from the same seeds each time."""
     log = VariableLog()
     with log.recording():
@@ -129,7 +127,7 @@ def _made(path: Path) -> Made:
     return Made(step, steps, [v for v in variables.values() if v.dtype.is_floating])
 
 
-def _own(made: Made) -> Any:
+def _own(made):
     step = made.step
     if not isinstance(step, keras.Model):
         return step
@@ -139,5 +137,5 @@ def _own(made: Made) -> Any:
     return tf.function(lambda batch: step(batch, training=False), autograph=False)
 
 
-def _largest(values: Any) -> float:
+def _largest(values):
     return float(np.max(np.abs(values), initial=0.0))
