@@ -13,19 +13,19 @@ LOSSES = {
 BATCHES = 4
 
 
-def file_text(seed, draw):
+def file_text(draw):
     """Return the text of the file."""
     target_ns = draw.target_ms * 1e6
     if draw.form == "gan":
-        maker, critic = gan_nets(draw.plan, draw.batch, target_ns)
+        maker, critic = gan_nets(draw.plan, draw.batch_size, target_ns)
         body = _gan(draw, maker, critic)
     else:
-        net = sized(draw.plan, draw.batch, target_ns, training=draw.training)
+        net = sized(draw.plan, draw.batch_size, target_ns, training=draw.training)
         body = (_raw if draw.form == "raw" else _keras)(draw, net)
     own_workload = "workload" in "".join(body)
-    mode = "training" if draw.training else "inference"
+    kinds = f"{draw.plan.structure}, {draw.form}, {'training' if draw.training else 'inference'}"
     lines = [
-        f'"""A model drawn at random, seed {seed}: {draw.plan.structure}, {draw.form}, {mode}.',
+        f'"""A model drawn at random, seed {draw.seed}: {kinds}.',
         "",
         f"A step is to take about {draw.target_ms:.1f} ms on one core.",
         '"""',
@@ -35,9 +35,9 @@ def file_text(seed, draw):
         "import tensorflow as tf",
         *(["", "from placement_advisor import Workload"] if own_workload else []),
         "",
-        f"BATCH_SIZE = {draw.batch}",
+        f"BATCH_SIZE = {draw.batch_size}",
         *([f"LEARNING_RATE = {draw.learning_rate}"] if draw.training else []),
-        f"SEED = {seed}",
+        f"SEED = {draw.seed}",
         "",
         "tf.random.set_seed(SEED)" if draw.form == "raw" else "keras.utils.set_random_seed(SEED)",
         "random = np.random.default_rng(SEED)",
@@ -71,14 +71,10 @@ def _keras(draw, net):
 
 
 def _own_train_step(draw, net):
-    heads = [head.name for head in net.heads]
     body = [
         "inputs, targets = data",
-        f"{', '.join(f'{head}_target' for head in heads)} = targets",
-        "with tf.GradientTape() as tape:",
-        f"    {', '.join(heads)} = self(inputs, training=True)",
-        f"    loss = {_loss(draw, net)}",
-        "gradients = tape.gradient(loss, self.trainable_variables)",
+        f"{', '.join(f'{head.name}_target' for head in net.heads)} = targets",
+        *_tape(draw, net, "self(inputs, training=True)", "self.trainable_variables"),
         "self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))",
         'return {"loss": loss}',
     ]
@@ -88,7 +84,6 @@ def _own_train_step(draw, net):
 def _loop(draw, net):
     """Return a step of one's own around a Keras model, with one optimizer or with two."""
     optimizer = keras_code.optimizer_code(draw.optimizer, clipped=draw.clipped)
-    heads = ", ".join(head.name for head in net.heads)
     inputs = one_or("[]", [part.name for part in net.inputs])
     if draw.form == "loop":
         groups = {"optimizer": (optimizer, "model.trainable_variables")}
@@ -98,12 +93,7 @@ def _loop(draw, net):
             "lower_optimizer": (optimizer, "model.trainable_variables[:-2]"),
             "upper_optimizer": (other, "model.trainable_variables[-2:]"),
         }
-    step = [
-        "with tf.GradientTape() as tape:",
-        f"    {heads} = model({inputs}, training=True)",
-        f"    loss = {_loss(draw, net)}",
-        "gradients = tape.gradient(loss, model.trainable_variables)",
-    ]
+    step = _tape(draw, net, f"model({inputs}, training=True)", "model.trainable_variables")
     lines = []
     for name, (code, variables) in groups.items():
         lines += [f"{name} = {code}", f"{name}.build({variables})"]
@@ -180,10 +170,7 @@ def _raw(draw, net):
     kept, update = raw_code.update(draw.optimizer, clipped=draw.clipped)
     lines += ["variables = [", *(f"    {name}," for name in learnt), "]", *kept]
     body = [
-        "with tf.GradientTape() as tape:",
-        f"    {', '.join(head.name for head in net.heads)} = forward({inputs})",
-        f"    loss = {_loss(draw, net)}",
-        "gradients = tape.gradient(loss, variables)",
+        *_tape(draw, net, f"forward({inputs})", "variables"),
         *update,
         "return loss",
     ]
@@ -191,6 +178,16 @@ def _raw(draw, net):
 
 
 # --- Both ----------------------------------------------------------------------------------------
+
+
+def _tape(draw, net, call, variables):
+    """Return what finds the gradients of the loss of a call."""
+    return [
+        "with tf.GradientTape() as tape:",
+        f"    {', '.join(head.name for head in net.heads)} = {call}",
+        f"    loss = {_loss(draw, net)}",
+        f"gradients = tape.gradient(loss, {variables})",
+    ]
 
 
 def _loss(draw, net):
