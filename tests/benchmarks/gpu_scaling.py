@@ -33,8 +33,10 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from pathlib import Path
-from statistics import correlation, fmean, median, quantiles
+from statistics import fmean, median, quantiles
 from typing import NamedTuple
+
+from model_tracing import called
 
 from placement_advisor.analysis.scaled_steps import simulator_of, slowest_of
 from placement_advisor.analysis.target_costs import speedup_within
@@ -53,7 +55,6 @@ from placement_advisor.graph.op_patterns import with_fusions
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Sharing
 from placement_advisor.machine.presets import hardware_figures, read_hardware
-from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.tf.calls import splitter, tracer
 from placement_advisor.tf.load.model_source import ModelSource
@@ -71,7 +72,6 @@ _PAYS = 1.03
 # Of the rows that a range is fitted to; of a machine that is left out, fewer are inside.
 _INSIDE = 0.96
 BRIDGE = " NVLink"
-_TIME_LIMIT_S = 600.0
 _MISSES = 24
 _BESIDE_SHARE = 0.05
 
@@ -128,7 +128,7 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A published efficiency on several GPUs, the simulated parts, and what may explain errors.
+    """A published efficiency on several GPUs, and the simulated parts.
 
     ``bare`` is without a bridge, ``known`` without one and with the published step of one GPU.
     """
@@ -143,7 +143,13 @@ class Row:
     parts: Parts
     bare: Parts
     known: Parts
-    facts: dict[str, float]
+    variables: int
+
+    @property
+    def beside(self):
+        """How long exchanges last beside kernels, over the step of one GPU."""
+        one = self.parts.one
+        return (self.parts.several[0].beside_ns - one.beside_ns) / one.step_ns
 
     @property
     def card(self):
@@ -184,7 +190,6 @@ def main():
         print_errors(rows, ways)
         print_decisions(rows, ways)
         print_ranges(rows, ways["left out"], [withins[row.card] for row in rows])
-        print_explained(rows, ways)
         if name == "parts":
             _print_rows(rows, ways)
             print_misses(rows, shipped)
@@ -227,13 +232,10 @@ def traced(call, batch):
         )
         preload()
         with Child("loader") as child:
-            for of, *given in (
-                (tracer.load_workload, ModelSource(path=str(path), mode="train")),
-                (tracer.trace_workload, str(path), None),
-                (splitter.trace_split, (batch // 2, batch // 2)),
-            ):
-                answer = child.call(of, *given, time_limit_s=_TIME_LIMIT_S)
-                assert not isinstance(answer, CallFailure | BatchSplitError), answer.message
+            called(child, tracer.load_workload, ModelSource(path=str(path), mode="train"))
+            called(child, tracer.trace_workload, str(path), None)
+            answer = called(child, splitter.trace_split, (batch // 2, batch // 2))
+    assert not isinstance(answer, BatchSplitError), answer.message
     return answer
 
 
@@ -244,8 +246,6 @@ def simulated_row(row, alone, traces):
     # The machines of 2017 had eight GPUs; later ones had as many as were used.
     text = f"{EIGHT if row['source'] == FIRST else row['gpus']}x{card}"
     parts = _parts(row, f"{text}-NVLink" if has_bridge else text, traces)
-    one_ns = parts.one.step_ns
-    sizes = [op.parameter_bytes for op in traces.whole.ops if op.parameter_bytes]
     return Row(
         source=row["source"],
         machine=row["gpu"],
@@ -257,16 +257,7 @@ def simulated_row(row, alone, traces):
         parts=parts,
         bare=_parts(row, text, traces) if has_bridge else parts,
         known=_parts(row, text, traces, row["batch_per_gpu"] / alone * NS_PER_S),
-        facts={
-            "GPUs": row["gpus"],
-            "variables on the host": row["parameters_on"] == "cpu",
-            "batch": row["batch_per_gpu"],
-            "step of one GPU": one_ns,
-            "bytes of variables": sum(sizes),
-            "number of variables": len(sizes),
-            "bytes over the step": sum(sizes) / one_ns,
-            "exchange beside kernels": (parts.several[0].beside_ns - parts.one.beside_ns) / one_ns,
-        },
+        variables=sum(bool(op.parameter_bytes) for op in traces.whole.ops),
     )
 
 
@@ -443,29 +434,13 @@ def print_ranges(rows, efficiencies, withins):
         for row, efficiency, factor in zip(rows, efficiencies, ranges, strict=True)
     ]
     print("\n| rows | inside of the range, left out |\n|---|---|")
-    groups = {"all": lambda row: True}
-    groups |= {row.source: lambda other, row=row: other.source == row.source for row in rows}
-    groups |= {row.card: lambda other, row=row: other.card == row.card for row in rows}
-    groups |= {f"{row.gpus} GPUs": lambda other, row=row: other.gpus == row.gpus for row in rows}
-    for name, is_of in groups.items():
-        some = [is_inside for row, is_inside in zip(rows, inside, strict=True) if is_of(row)]
+    inside_of = defaultdict(list)
+    for row, is_inside in zip(rows, inside, strict=True):
+        for name in ("all", row.source, row.card, f"{row.gpus} GPUs"):
+            inside_of[name].append(is_inside)
+    for name, some in inside_of.items():
         print(f"| {name} | {sum(some)} of {len(some)}, {fmean(some):.0%} |")
     print(f"median width: {median(factor - 1 / factor for factor in ranges):.1%}")
-
-
-def print_explained(rows, ways):
-    """Print how much of the errors' variance a line through each fact explains, by source."""
-    print(f"\n| source | fact | {' | '.join(ways)} |\n|---|---|{'---|' * len(ways)}")
-    for source in (FIRST, SECOND):
-        some = [i for i, row in enumerate(rows) if row.source == source]
-        for fact in rows[0].facts:
-            values = [float(rows[i].facts[fact]) for i in some]
-            if len(set(values)) > 1:
-                shares = [
-                    correlation(values, [math.log(each[i] / rows[i].published) for i in some]) ** 2
-                    for each in ways.values()
-                ]
-                print(f"| {source} | {fact} | {' | '.join(f'{s:.0%}' for s in shares)} |")
 
 
 def _print_rows(rows, ways):
@@ -501,7 +476,7 @@ def print_misses(rows, shipped):
         # Where next to nothing runs beside an exchange, no loss makes it right.
         is_beside = beside_ns > _BESIDE_SHARE * one_ns
         loss = shipped.loss + lost_ns / beside_ns if is_beside else math.nan
-        each_us = lost_ns / row.facts["number of variables"] / 1e3
+        each_us = lost_ns / row.variables / 1e3
         print(
             f"| {row.machine}, {row.model}, {row.gpus} | {row.published:.3f} | {found:.3f} "
             f"| {bare:.3f} | {known:.3f} | {loss:.2f} | {each_us:.0f} µs |"
@@ -519,7 +494,7 @@ def draw(path, rows, ways):
         for card in dict.fromkeys(row.card for row in rows):
             some = [i for i, row in enumerate(rows) if row.card == card]
             panel.scatter(
-                [rows[i].facts["exchange beside kernels"] for i in some],
+                [rows[i].beside for i in some],
                 [100 * (ways[name][i] / rows[i].published - 1) for i in some],
                 s=14,
                 label=card,
