@@ -1,4 +1,4 @@
-"""Training scripts with a split of their own: `split_scripts.py SEED` writes one drawn at random.
+"""Training scripts with a split of their own, drawn at random.
 
 A script is what somebody with two GPUs could have written: two towers of dense, convolutional or
 embedding layers, one under `tf.device("/GPU:0")`, the other under `tf.device("/GPU:1")`, and a head
@@ -12,11 +12,11 @@ the backward pass of both towers on one device, have unequal towers, or send muc
 Left out: functional models, whose scopes Keras 3 drops; strategies; more than two devices.
 """
 
-import argparse
 import random
 from bisect import bisect_right
 from dataclasses import dataclass, replace
-from pathlib import Path
+
+from random_model_parts.lines import indented
 
 STYLES = ("function", "fit", "session")
 KINDS = ("dense", "conv", "embedding")
@@ -54,7 +54,7 @@ class Tower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitScript:
-    """What was drawn, and the text.
+    """What was drawn.
 
     ``head`` is the device of the head, None for none. Unless ``is_apart``, the backward pass of
     both towers has no device.
@@ -69,7 +69,12 @@ class SplitScript:
     batch: int
     head: str | None
     optimizer: str
-    text: str = ""
+
+    @property
+    def text(self):
+        """The script."""
+        text_of = {"function": _function_text, "fit": _fit_text, "session": _session_text}
+        return text_of[self.style](self)
 
     @property
     def features(self):
@@ -99,7 +104,7 @@ def split_script(seed):
         _tower(draw, kind, batch, optimizer, each, top)
         for kind, each in zip(kinds, draw.sample((took_ms, other_ms), 2), strict=True)
     ]
-    drawn = SplitScript(
+    return SplitScript(
         seed=seed,
         style=STYLES[seed % len(STYLES)],
         is_heavy=is_heavy,
@@ -110,8 +115,6 @@ def split_script(seed):
         head=draw.choice((*DEVICES, None)),
         optimizer=optimizer,
     )
-    text_of = {"function": _function_text, "fit": _fit_text, "session": _session_text}
-    return replace(drawn, text=text_of[drawn.style](drawn))
 
 
 def _tower(draw, kind, batch, optimizer, took_ms, top):
@@ -146,13 +149,9 @@ def estimated_ms(tower, batch, optimizer):
     return flop / _FLOP_PER_MS[tower.kind] + weights * _MS_PER_WEIGHT[optimizer]
 
 
-def _indented(lines, levels=1):
-    return [f"{'    ' * levels}{line}" if line else "" for line in lines]
-
-
 def _under(device, lines):
     """Return lines within a scope, as they are for no device."""
-    return list(lines) if device is None else [f'with tf.device("{device}"):', *_indented(lines)]
+    return list(lines) if device is None else [f'with tf.device("{device}"):', *indented(lines)]
 
 
 def _data_lines(script):
@@ -203,7 +202,7 @@ def _layers(tower):
         inner = [table, "tf.keras.layers.GlobalAveragePooling1D()", *inner]
     lines = [f"{line}," for line in [*inner, f"tf.keras.layers.Dense({tower.top})"]]
     shape = f"(BATCH, {', '.join(map(str, _sample(tower)))})"
-    return ["built(", "    [", *_indented(lines, 2), "    ],", f"    {shape},", ")"]
+    return ["built(", "    [", *indented(lines, 2), "    ],", f"    {shape},", ")"]
 
 
 def _built_towers(script, prefix=""):
@@ -254,7 +253,7 @@ optimizer.build(weights)
 @tf.function
 def train_step(left_batch, right_batch, wanted):
 """,
-        _indented(_step_lines(script, loss, "")),
+        indented(_step_lines(script, loss, "")),
         """    optimizer.apply_gradients(zip(gradients, weights))
     return loss
 
@@ -276,7 +275,7 @@ def _step_lines(script, loss, of):
         inner = [*scoped[0], *scoped[1], *_under(script.head, [loss])]
         return [
             "with tf.GradientTape() as tape:",
-            *_indented(inner),
+            *indented(inner),
             f"gradients = tape.gradient(loss, {of}weights)",
         ]
     lines = []
@@ -308,7 +307,7 @@ def _fit_text(script):
             "",
             "    def train_step(self, data):",
             "        (left_batch, right_batch), wanted = data",
-            *_indented(_step_lines(script, _LOSS.format(through=head), "self."), 2),
+            *indented(_step_lines(script, _LOSS.format(through=head), "self."), 2),
             "        weights = self.left_weights + self.right_weights + self.head_weights",
             "        self.optimizer.apply_gradients(zip(gradients, weights))",
             '        return {"error": loss}',
@@ -321,14 +320,14 @@ def _fit_text(script):
     def __init__(self):
         super().__init__()
 """,
-        _indented(
+        indented(
             [*_built_towers(script, "self."), *(_weights("self.") if script.is_apart else [])], 2
         ),
         """
     def call(self, batches):
         left_batch, right_batch = batches
 """,
-        [*_indented([*forward, *_under(script.head, [f"return {head}"])], 2), *own_step],
+        [*indented([*forward, *_under(script.head, [f"return {head}"])], 2), *own_step],
         f"""
 
 model = TwoTowers()
@@ -411,20 +410,3 @@ with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:
             print(f"step {{step}}: {{reached:.3f}}")
 """,
     )
-
-
-def main():
-    """Write the script of a seed."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("seed", type=int)
-    parser.add_argument("-o", "--output", type=Path, help="the file; without it, standard output")
-    options = parser.parse_args()
-    text = split_script(options.seed).text
-    if options.output:
-        options.output.write_text(text)
-    else:
-        print(text, end="")
-
-
-if __name__ == "__main__":
-    main()

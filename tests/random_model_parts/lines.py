@@ -1,9 +1,9 @@
 """Lines of Python that are written from parts."""
 
 
-def indented(lines):
-    """Return lines one level further to the right."""
-    return [f"    {line}" if line else "" for line in lines]
+def indented(lines, levels=1):
+    """Return lines further to the right."""
+    return [f"{'    ' * levels}{line}" if line else "" for line in lines]
 
 
 def one_or(brackets, names):
