@@ -8,7 +8,6 @@ or not, hosts beside the devices, devices that are hosts of others, or neither.
 """
 
 import random
-from dataclasses import dataclass
 from itertools import permutations, product
 
 import numpy as np
@@ -31,14 +30,6 @@ _MOST_PLACEMENTS = 300
 _BOTH = frozenset({"CPU", "GPU"})
 _TIMES_NS = (0, 1, 7, 10, 10, 20, 40, 40, 90)
 _SIZES = (None, 0, 1, 10, 40, 40)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fastest:
-    """The shortest step on each device or host alone, and on several; None if there is none."""
-
-    alone_ns: dict[str, int]
-    split_ns: int | None
 
 
 def small_step(seed):
@@ -96,7 +87,10 @@ def placements(graph, places):
 
 
 def fastest(step):
-    """Simulate every placement."""
+    """Simulate every placement.
+
+    Return the shortest step on each device or host alone, and on several; None if there is none.
+    """
     simulator = step.simulator()
     names = step.cluster.place_names()
     alone_ns = {}
@@ -108,7 +102,7 @@ def fastest(step):
             split_ns = step_ns if split_ns is None else min(split_ns, step_ns)
         for place_number in used if len(used) == 1 else range(len(names)) if not used else ():
             alone_ns[names[place_number]] = step_ns
-    return Fastest(alone_ns=alone_ns, split_ns=split_ns)
+    return alone_ns, split_ns
 
 
 def _cluster(draw):
@@ -137,21 +131,9 @@ def _cluster(draw):
     sorts = [_link(draw) for _ in range(draw.choice((1, 1, 2, 3)))]
     links = []
     for source, target in permutations([*names, *host_names], 2):
-        latency_ns, bandwidth, curve, sender, receiver, request_ns = draw.choice(sorts)
-        links.append(
-            Link(
-                source=source,
-                target=target,
-                latency_ns=latency_ns,
-                bandwidth_bytes_per_s=bandwidth,
-                basis=Basis.ASSUMED,
-                channel=draw.choice((None, "bus", "wire")),
-                curve=curve,
-                sender=sender,
-                receiver=receiver,
-                request_ns=request_ns,
-            )
-        )
+        sort = draw.choice(sorts)
+        channel = draw.choice((None, "bus", "wire"))
+        links.append(Link(source=source, target=target, channel=channel, **sort))
     times_ns = draw.choice(((0,), (0, 10, 40), (0, 5, 20, 60, 150)))
     return Cluster(
         devices=tuple(devices),
@@ -178,14 +160,15 @@ def _link(draw):
         CopyWork(ns_per_byte=1.0),
         CopyWork(per_copy_ns=40),
     )
-    return (
-        draw.choice((0, 0, 5, 40)),
-        draw.choice((0.3e9, 1e9, 1e12)),
-        draw.choice(((), (), ((10, 5), (40, 90)))),
-        draw.choice(works),
-        draw.choice(works),
-        draw.choice((0, 0, 0, 30)),
-    )
+    return {
+        "basis": Basis.ASSUMED,
+        "latency_ns": draw.choice((0, 0, 5, 40)),
+        "bandwidth_bytes_per_s": draw.choice((0.3e9, 1e9, 1e12)),
+        "curve": draw.choice(((), (), ((10, 5), (40, 90)))),
+        "sender": draw.choice(works),
+        "receiver": draw.choice(works),
+        "request_ns": draw.choice((0, 0, 0, 30)),
+    }
 
 
 def _graph(draw):

@@ -1,11 +1,13 @@
 import subprocess
 import sys
-from itertools import pairwise, permutations, product
+from itertools import product
 
 import pytest
 from drawn_cases import cases
 from hypothesis import assume, given
-from placed_steps import edge, op, placed_steps
+from op_graphs import chain
+from placed_steps import op, placed_steps
+from sample_values import links_between
 
 import placement_advisor as pa
 from placement_advisor import Workload
@@ -13,22 +15,9 @@ from placement_advisor.graph.op_graph import OpGraph
 
 TWO = pa.Cluster(
     devices=(pa.Device(name="a", kind="CPU"), pa.Device(name="b", kind="CPU")),
-    links=tuple(
-        pa.Link(
-            source=source,
-            target=target,
-            latency_ns=10,
-            bandwidth_bytes_per_s=1e9,
-            basis=pa.Basis.ASSUMED,
-        )
-        for source, target in permutations("ab", 2)
-    ),
+    links=links_between("ab", 10),
 )
 APART = OpGraph([op("left", 8), op("right", 8)], [])
-
-
-def chain(*names):
-    return OpGraph([op(name, 8) for name in names], [edge(*ends, 8) for ends in pairwise(names)])
 
 
 @pytest.mark.parametrize("name", pa.__all__)

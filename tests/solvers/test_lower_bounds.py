@@ -149,14 +149,15 @@ def test_no_argument_says_more_than_the_fastest_placement_and_each_says_what_it_
     exact = set()
     for seed in seeds:
         small = small_step(seed)
-        step, told, found = numbers(small), bound(small), fastest(small)
+        step, told = numbers(small), bound(small)
+        alone_ns, split_ns = fastest(small)
         path, work, cut = longest_path(step), shared_work(step), root_cut(step)
-        for name, step_ns in found.alone_ns.items():
+        for name, step_ns in alone_ns.items():
             assert told.alone_ns[name] <= step_ns, f"step {seed} on {name} alone"
         assert set(told.alone_ns) == set(small.cluster.place_names())
         first = small.cluster.devices[0]
         if first.host is None:
-            assert told.alone_ns[first.name] == found.alone_ns[first.name], f"step {seed}"
+            assert told.alone_ns[first.name] == alone_ns[first.name], f"step {seed}"
 
         assert path.value_ns == longest_chain_ns(step), f"step {seed}"
         devices = small.cluster.device_names()
@@ -167,10 +168,10 @@ def test_no_argument_says_more_than_the_fastest_placement_and_each_says_what_it_
         if cut is not None:
             begin_ns = min(map(step.begin_ns, devices))
             assert cut.value_ns == begin_ns + busiest_root_ns(step), f"step {seed}"
-        if found.split_ns is not None:
+        if split_ns is not None:
             # Steps are so small that all placements are tried by what is tested as well.
-            assert told.split_ns == found.split_ns, f"step {seed}: {told.reason}"
-            most_ns = found.split_ns - step.overhead_ns
+            assert told.split_ns == split_ns, f"step {seed}: {told.reason}"
+            most_ns = split_ns - step.overhead_ns
             for argument in filter(None, (path, work, cut)):
                 assert argument.value_ns <= most_ns, f"step {seed}: {argument.reason}"
                 if argument.value_ns == most_ns:
