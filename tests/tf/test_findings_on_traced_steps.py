@@ -7,19 +7,16 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from finding_evidence import told
+from finding_evidence import evidence_of, told
 from traced_models import trace
 
-from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.analysis.findings import scope_rules
-from placement_advisor.analysis.findings.evidence import YOUR_SPLIT, Evidence, SplitFinding
+from placement_advisor.analysis.findings.evidence import YOUR_SPLIT, SplitFinding
 from placement_advisor.analysis.findings.rules import RULES, find_all
-from placement_advisor.candidates.families import propose
+from placement_advisor.candidates.families import placements_of, propose
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.presets import read_hardware
-from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.simulator.step_growth import TIMES, GrowingStep, StepGrowth
 from placement_advisor.tf.answers import MIXED_PRECISION, LeftOut
 
@@ -162,37 +159,14 @@ def evidence(tmp_path_factory):
         path.write_text(source)
         return trace(path, folder, run=False)
 
-    def gathered(source, cluster=None, left_out=None, **more):
+    def gathered(source, cluster=None, **more):
         step = traced(source).traced
         cluster = cluster or assumed_cluster(2)
         costs = roofline_by_place(step.graph, cluster)
-        simulator = Simulator(step.graph, costs, cluster)
-        proposed = propose(("single", "towers"), step.graph, costs, cluster)
-        candidates = [
-            Candidate(
-                name=name,
-                family=placement.family,
-                rationale="",
-                placement=placement,
-                predicted=simulator.schedule(placement),
-            )
-            for name, placement in proposed.items()
-            if isinstance(placement, Placement)
-        ]
-        return Evidence(
-            graph=step.graph,
-            cluster=cluster,
-            costs=costs,
-            simulator=simulator,
-            candidates=tuple(candidates),
-            requested_device_of=step.requested_device_of,
-            scope_of=step.scope_of,
-            dropped_scopes=step.dropped_scopes,
-            line_of=step.line_of,
-            left_out=left_out or LeftOut(),
-            batch_size=step.batch_size,
-            **more,
-        )
+        proposed = placements_of(propose(("single", "towers"), step.graph, costs, cluster))
+        names = ("requested_device_of", "scope_of", "dropped_scopes", "line_of", "batch_size")
+        more |= {name: getattr(step, name) for name in names}
+        return evidence_of(step.graph, costs, *proposed.values(), cluster=cluster, **more)
 
     return gathered
 
@@ -259,12 +233,10 @@ def test_pa302_of_negatives_in_the_batch_names_the_op_by_which_a_larger_one_is_s
     (finding,) = found("PA302", with_growth(evidence, at, 16))
     assert "the rate falls again: for 'scores' each is more work" in finding.finding
     advised = finding.batch_size
-    assert advised is not None
     # At the batch that is advised, as traced there, it is not found again.
     assert found("PA302", with_growth(evidence, at, advised)) == []
     # What is told of it is what is traced there.
     growing = with_growth(evidence, at, 16).growing
-    assert growing is not None
     assert growing.growth.at(advised) == evidence(at(advised)).graph
 
 
