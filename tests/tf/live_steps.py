@@ -37,7 +37,7 @@ def tape_step():
         count.assign_add(1)
         return {"loss": loss, "nothing": None, "count": count.read_value()}
 
-    return Live(train_step, _batches((8,)), [*weights, count])
+    return Live(train_step, batches((8,)), [*weights, count])
 
 
 def looping_step():
@@ -53,7 +53,7 @@ def looping_step():
         weight.assign_sub(0.05 * tape.gradient(loss, weight))
         return {"loss": loss}
 
-    return Live(train_step, _batches((6,)), [weight])
+    return Live(train_step, batches((6,)), [weight])
 
 
 def looked_up():
@@ -89,8 +89,8 @@ def shared_embedding():
     random = np.random.default_rng(4)
     ids = random.integers(0, 50, (STEPS, 2, BATCH, 10)).astype(np.int32)
     targets = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
-    batches = [((one, other), y) for (one, other), y in zip(ids, targets, strict=True)]
-    return Live(model, batches, [])
+    given = [((one, other), y) for (one, other), y in zip(ids, targets, strict=True)]
+    return Live(model, given, [])
 
 
 class Gan(keras.Model):
@@ -159,7 +159,8 @@ def variables_of(live):
     return [variable.value for variable in (*model.variables, *slots)]
 
 
-def _batches(shape):
+def batches(shape):
+    """Return batches of samples of a shape, each with a number to learn."""
     random = np.random.default_rng(2)
     x = random.normal(size=(STEPS, BATCH, *shape)).astype(np.float32)
     y = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)

@@ -8,8 +8,8 @@ from unittest.mock import patch
 import keras
 import numpy as np
 import tensorflow as tf
-from live_steps import BATCH, STEPS_BY_NAME, Live, variables_of
-from placed_live import arguments, cpus, own_step, random_placement, watched
+from live_steps import BATCH, STEPS_BY_NAME, Live, batches, variables_of
+from placed_live import arguments, cpus, error_of, own_step, random_placement, watched
 from tensorflow.python.eager import context
 
 import placement_advisor
@@ -58,10 +58,7 @@ def summed_loss():
         weight.assign_sub(0.001 * tape.gradient(loss, weight))
         return {"loss": loss / tf.cast(tf.shape(x)[0], tf.float32), "predicted": x @ weight}
 
-    random = np.random.default_rng(5)
-    x = random.normal(size=(STEPS, BATCH, 64)).astype(np.float32)
-    y = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
-    return Live(train_step, list(zip(x, y, strict=True)), [weight])
+    return Live(train_step, batches((64,)), [weight])
 
 
 def filled():
@@ -86,11 +83,9 @@ def filled():
         weight.assign_sub(0.001 * tape.gradient(loss, weight))
         return {"loss": loss}
 
-    random = np.random.default_rng(8)
-    x = random.normal(size=(STEPS, BATCH, 6)).astype(np.float32)
-    y = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
-    hidden(x[0])
-    return Live(train_step, list(zip(x, y, strict=True)), [weight])
+    given = batches((6,))
+    hidden(given[0][0])
+    return Live(train_step, given, [weight])
 
 
 def recurrent():
@@ -100,10 +95,7 @@ def recurrent():
         [keras.Input((5, 3)), keras.layers.LSTM(80, name="read"), keras.layers.Dense(1)]
     )
     model.compile(keras.optimizers.SGD(0.05), "mse")
-    random = np.random.default_rng(9)
-    x = random.normal(size=(STEPS, BATCH, 5, 3)).astype(np.float32)
-    y = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
-    return Live(model, list(zip(x, y, strict=True)), [])
+    return Live(model, batches((5, 3)), [])
 
 
 def tied(*, keeps_squares=False):
@@ -137,21 +129,33 @@ def tied(*, keeps_squares=False):
     return Live(train_step, [(each,) for each in np.split(words, STEPS)], [rows])
 
 
-def _verified(live, edit, ready=PlacedStep):
-    """Verify a split step whose bundle was edited; it runs as a ``ready`` step."""
+_DEVICE = "/device:CPU:0"
+
+
+def _bundles(live):
+    """Return the bundles of a step, as it is and with its batch split in two."""
     whole = live_step(live.step, live.batches[0])
     split = split_step(whole, (BATCH // 2, BATCH // 2)).bundle()
+    return whole.flat.bundle(whole.batches()), split
+
+
+def _all_on_one(bundle):
+    return dict.fromkeys((node.name for node in bundle.graph_def.node), _DEVICE)
+
+
+def _placed(bundle, device_of, made=PlacedStep):
+    graph = placed_graph(bundle, device_of, _DEVICE)
+    return made(bundle, graph, Runtime(address="", logical_cpus=1), 60.0)
+
+
+def _verified(live, edit, ready=PlacedStep):
+    """Verify a split step whose bundle was edited; it runs as a ``ready`` step."""
+    bundle, split = _bundles(live)
     edit(split)
-    bundle = whole.flat.bundle(whole.batches())
-
-    def place(step, device_of, made=PlacedStep):
-        graph = placed_graph(step, device_of, "/device:CPU:0")
-        return made(step, graph, Runtime(address="", logical_cpus=2), 60.0)
-
-    first, ours = (dict.fromkeys(_names(each), "/device:CPU:0") for each in (bundle, split))
-    verifier = Verifier(place, bundle, first)
+    verifier = Verifier(_placed, bundle, _all_on_one(bundle))
     verifier.begin(2)
-    return verifier.verify("batch", split, ours, place(split, ours, ready), 2)
+    ours = _all_on_one(split)
+    return verifier.verify("batch", split, ours, _placed(split, ours, ready), 2)
 
 
 def verified_tie(loses_a_share):
@@ -197,13 +201,9 @@ def verified_where_one_number_differs(runs):
 def reordered(name):
     """Run a step on the samples as they are and in another order: on all at once, and by share."""
     cpus(1)
-    live = LIVE[name]()
-    whole = live_step(live.step, live.batches[0])
-    split = split_step(whole, (BATCH // 2, BATCH // 2)).bundle().split
-    assert split is not None
-    bundle = whole.flat.bundle(whole.batches())
-    graph = placed_graph(bundle, dict.fromkeys(_names(bundle), "/device:CPU:0"), "/device:CPU:0")
-    step = PlacedStep(bundle, graph, Runtime(address="", logical_cpus=1), 60.0)
+    bundle, divided = _bundles(LIVE[name]())
+    split = divided.split
+    step = _placed(bundle, _all_on_one(bundle))
     return {
         way: (
             results_of_shares(step, split, samples, 2, None),
@@ -211,10 +211,6 @@ def reordered(name):
         )
         for way, samples in (("whole", (BATCH,)), ("shares", split.samples))
     }
-
-
-def _names(bundle):
-    return [node.name for node in bundle.graph_def.node]
 
 
 LIVE = {
@@ -301,19 +297,14 @@ def first_calls():
     off += [float(np.max(np.abs(step(x) - _tower(x)))) for _ in range(2)]
     within = tf.function(placement_advisor.make_parallel(_tower, TWO))
     off += [float(np.max(np.abs(within(x) - _tower(x)))) for _ in range(2)]
-    refused = {}
-    for what, call in {
+    calls = {
         "other size": lambda: step(x[:6]),
         "open size": lambda: tf.function(
             placement_advisor.make_parallel(_tower, TWO), input_signature=[tf.TensorSpec([None, 4])]
         )(x),
         "cannot be split": lambda: placement_advisor.make_parallel(REFUSED["largest"], TWO)(x),
-    }.items():
-        try:
-            call()
-        except placement_advisor.AdvisorError as error:
-            refused[what] = str(error)
-    return {"off": off, "refused": refused}
+    }
+    return {"off": off, "refused": {what: error_of(call) for what, call in calls.items()}}
 
 
 def fit_with_a_last_batch_that_is_smaller():
@@ -322,11 +313,7 @@ def fit_with_a_last_batch_that_is_smaller():
     live = keras_step()
     placement_advisor.make_parallel(live.step, TWO)
     x, y = (np.concatenate(parts)[1:] for parts in zip(*live.batches, strict=True))
-    try:
-        live.step.fit(x, y, batch_size=BATCH, verbose=0)
-    except placement_advisor.AdvisorError as error:
-        return str(error)
-    return "no error"
+    return error_of(lambda: live.step.fit(x, y, batch_size=BATCH, verbose=0))
 
 
 def fit_parabola(path, steps):
@@ -402,13 +389,13 @@ def _refusal(what):
         "lone number": {"fn": lambda x: x + 1, "inputs": (tf.constant(1.0),)},
     }
     arguments |= changed.get(what, {"fn": REFUSED.get(what)})
-    try:
+
+    def call():
         step = placement_advisor.make_parallel(**arguments)
         if not arguments["inputs"]:
             step()
-    except placement_advisor.AdvisorError as error:
-        return f"{type(error).__name__}: {error}"
-    return "no error"
+
+    return error_of(call)
 
 
 def predictions(ratios):
@@ -500,9 +487,6 @@ def _learn_from_shares(model, x, y, counts):
         variable.assign(value)
 
 
-_DEVICE = "/device:CPU:0"
-
-
 def found_and_resets(reads_after_an_update):
     """Return the kinds of ops that make noise of a bias, and how often a step was reset for it.
 
@@ -533,13 +517,8 @@ def found_and_resets(reads_after_an_update):
     traced = live_step(train_step, (batch[0], batch[1].astype(np.float32)))
     bundle = traced.flat.bundle(traced.batches())
 
-    def place(step, device_of):
-        graph = placed_graph(step, device_of, _DEVICE)
-        return PlacedStep(step, graph, Runtime(address="", logical_cpus=1), 60.0)
-
-    placed = {node.name: _DEVICE for node in bundle.graph_def.node}
     (name,) = (name for name, value in bundle.variables.items() if value.shape == (5,))
     with patch.object(PlacedStep, "reset", autospec=True, side_effect=PlacedStep.reset) as reset:
-        found = find_cancelling(place, bundle, placed, [name], bundle)
+        found = find_cancelling(_placed, bundle, _all_on_one(bundle), [name], bundle)
     kinds = {node.name: node.op for node in bundle.graph_def.node}
     return [kinds[each.op] for each in found], reset.call_count

@@ -32,8 +32,7 @@ def run_both_ways(name, seed, folder):
     """Run the same steps as they are and placed, at random or (no seed) all on the second CPU."""
     cpus(2)
     alone = STEPS_BY_NAME[name]()
-    own = own_step(alone)
-    expected = [float(_loss(own(*arguments(alone, batch)))) for batch in alone.batches]
+    expected = losses(own_step(alone), alone)
 
     live = STEPS_BY_NAME[name]()
     objects = variables_of(live)
@@ -41,12 +40,12 @@ def run_both_ways(name, seed, folder):
     path = Path(folder) / "placement.json"
     placement.save(path, live_step(live.step, live.batches[0]).graph, WORKERS)
     step = placement_advisor.place(live.step, path, *live.batches[0])
-    first, ran_on, copies = watched(lambda: step(*arguments(live, live.batches[0])))
-    rest = [step(*arguments(live, batch)) for batch in live.batches[1:]]
+    first, ran_on, copies = watched(lambda: losses(step, live, slice(1)))
+    rest = losses(step, live, slice(1, None))
     variables = variables_of(live)
     return {
         "expected": expected,
-        "losses": [float(_loss(result)) for result in (first, *rest)],
+        "losses": [*first, *rest],
         "differences": [
             float(np.max(np.abs(one.numpy() - other.numpy())))
             for one, other in zip(variables_of(alone), variables, strict=True)
@@ -86,8 +85,7 @@ def built_again(seed, folder, parallel):
     """Place a model by a file that was written for one built before it, under other names."""
     cpus(4 if parallel else 2)
     first, alone, live = (STEPS_BY_NAME["gan"]() for _ in range(3))
-    own = own_step(alone)
-    expected = [float(_loss(own(*arguments(alone, batch)))) for batch in alone.batches]
+    expected = losses(own_step(alone), alone)
     graph = live_step(first.step, first.batches[0]).graph
     path = Path(folder) / "placement.json"
     by_layer = _by_layer(graph, seed)
@@ -104,15 +102,14 @@ def built_again(seed, folder, parallel):
         )
     else:
         step = placement_advisor.place(live.step, path, *live.batches[0])
-    first_loss, ran_on, _ = watched(lambda: step(*arguments(live, live.batches[0])))
-    rest = [step(*arguments(live, batch)) for batch in live.batches[1:]]
+    first_loss, ran_on, _ = watched(lambda: losses(step, live, slice(1)))
     return {
         "same names": set(device_of) == set(placement.device_of),
         # Ops stand in the order in which they were made, whatever they are called.
         "written": [device_of[op.name] for op in graph.placed_ops],
         "read": [placement.device_of[op.name] for op in again.placed_ops],
         "expected": expected,
-        "losses": [float(_loss(result)) for result in (first_loss, *rest)],
+        "losses": [*first_loss, *losses(step, live, slice(1, None))],
         "plan": {op: at.replace("worker", "CPU") for op, at in placement.device_of.items()},
         "ran on": ran_on,
     }
@@ -125,7 +122,7 @@ def listing_of_another_build():
     graph = live_step(first.step, first.batches[0]).graph
     names = _executed(how_to_split(graph, _by_layer(graph, 1), Path()).listing, live)
     batch = arguments(live, live.batches[0])
-    return _error(lambda: names["placed_step"].get_concrete_function(*batch))
+    return error_of(lambda: names["placed_step"].get_concrete_function(*batch))
 
 
 def listing_around_a_traced_function():
@@ -137,7 +134,7 @@ def listing_around_a_traced_function():
     live.step(*batch)
     names = _executed(how_to_split(graph, _by_layer(graph, 1), Path()).listing, live)
     names["step"] = live.step
-    return _error(lambda: names["placed_step"].get_concrete_function(*batch))
+    return error_of(lambda: names["placed_step"].get_concrete_function(*batch))
 
 
 def predict_from_a_pair(functional):
@@ -171,19 +168,14 @@ class Joining(keras.Model):
 def place_twice():
     """Train half of the steps under one placement and half under another."""
     cpus(2)
-    losses = []
-    for seeds in ((), (1, 2)):
-        live = STEPS_BY_NAME["shared_embedding"]()
-        step = own_step(live)
-        found = []
-        for i, batch in enumerate(live.batches):
-            if seeds and i in (0, 10):
-                graph = live_step(live.step, live.batches[0]).graph
-                placement = at_random(graph, WORKERS, seeds[i // 10])
-                step = placement_advisor.place(live.step, placement, *live.batches[0])
-            found.append(float(_loss(step(*arguments(live, batch)))))
-        losses.append(found)
-    return tuple(losses)
+    alone, live = (STEPS_BY_NAME["shared_embedding"]() for _ in range(2))
+    found = []
+    for seed, half in ((1, slice(10)), (2, slice(10, None))):
+        graph = live_step(live.step, live.batches[0]).graph
+        placement = at_random(graph, WORKERS, seed)
+        step = placement_advisor.place(live.step, placement, *live.batches[0])
+        found += losses(step, live, half)
+    return losses(own_step(alone), alone), found
 
 
 def old_function_fails():
@@ -193,7 +185,7 @@ def old_function_fails():
     live.step(*live.batches[0])
     graph = live_step(live.step, live.batches[0]).graph
     placement_advisor.place(live.step, random_placement(graph, None), *live.batches[0])
-    return _error(lambda: live.step(*live.batches[0]))
+    return error_of(lambda: live.step(*live.batches[0]))
 
 
 def refusals(whats, count):
@@ -213,13 +205,13 @@ def _refusal(what):
         inputs = live.batches[0]
     if what == "another shape at a call":
         step = placement_advisor.place(live.step, placement, *inputs)
-        return _error(lambda: step(*(value[:5] for value in inputs)))
+        return error_of(lambda: step(*(value[:5] for value in inputs)))
     if what == "another structure at a call":
         step = placement_advisor.place(live.step, placement, *inputs)
-        return _error(lambda: step(inputs[0]))
+        return error_of(lambda: step(inputs[0]))
     if what == "no step":
-        return _error(lambda: placement_advisor.place(3, placement))
-    message = _error(lambda: placement_advisor.place(live.step, placement, *inputs))
+        return error_of(lambda: placement_advisor.place(3, placement))
+    message = error_of(lambda: placement_advisor.place(live.step, placement, *inputs))
     assert what == "another step" or before == [variable.device for variable in live.variables]
     return message
 
@@ -232,7 +224,7 @@ def another_fingerprint(folder):
     path = Path(folder) / "placement.json"
     at_random(step.graph, WORKERS, 1).save(path, step.graph, WORKERS, step.traced_as())
     half = tuple(value[:8] for value in live.batches[0])
-    return _error(lambda: placement_advisor.place(live.step, path, *half))
+    return error_of(lambda: placement_advisor.place(live.step, path, *half))
 
 
 def placed_by_listing(name, seed):
@@ -253,7 +245,7 @@ def placed_by_listing(name, seed):
         and op.variable is None
         and not re.fullmatch(r"Identity(_\d+)?", op.name)  # Made on return, after the step.
     }
-    return {"asked": asked, "wanted": wanted, "loss": float(_loss(names["placed_step"](*batch)))}
+    return {"asked": asked, "wanted": wanted, "loss": float(names["placed_step"](*batch)["loss"])}
 
 
 def _executed(listing, live):
@@ -278,7 +270,8 @@ def _by_layer(graph, seed):
     return Placement(label="by layer", family="random", device_of=device_of, rationale="")
 
 
-def _error(call):
+def error_of(call):
+    """Return what a call raises."""
     try:
         call()
     except Exception as error:
@@ -303,8 +296,9 @@ def arguments(live, batch):
     return (batch,) if isinstance(live.step, keras.Model) else batch
 
 
-def _loss(result):
-    return result["loss"]
+def losses(step, live, which=slice(None)):
+    """Return the losses of steps on some of the batches."""
+    return [float(step(*arguments(live, batch))["loss"]) for batch in live.batches[which]]
 
 
 def watched(call):
