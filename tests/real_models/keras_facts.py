@@ -16,7 +16,6 @@ def facts():
     images enter: its input needs no gradient.
     """
     model = tracer.loaded_workload().model
-    assert model is not None
     macs = [m for layer in model._flatten_layers() if (m := _multiply_adds(layer))]
     return {
         "count_params": model.count_params(),
@@ -49,7 +48,6 @@ def save(source, path, form):
     """Save the model of a file as ``saved_model``, which only infers, or whole as ``keras``."""
     tracer.load_workload(ModelSource(path=source))
     model = tracer.loaded_workload().model
-    assert model is not None
     if form == "saved_model":
         model.export(path, verbose=False)
     else:

@@ -252,7 +252,6 @@ def pairs_of_cards():
         (device,) = cluster.devices
         links = (cluster.link("CPU:0", "GPU:0"), cluster.link("GPU:0", "CPU:0"))
         ways = [(-link.latency_ns, link.bandwidth_bytes_per_s) for link in links]
-        assert device.memory_bytes is not None
         return (device.memory_bytes, *chain.from_iterable(ways))
 
     cards = {card: read_hardware(card).devices[0].gpu for card in hardware_figures()["devices"]}
