@@ -5,8 +5,6 @@ them. Whatever a run starts is looked for afterwards: a child of the fork server
 the run's own mark in its environment.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
@@ -18,7 +16,6 @@ import uuid
 from dataclasses import dataclass
 from multiprocessing import forkserver
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest import mock
 
 import psutil
@@ -26,9 +23,6 @@ import psutil
 import placement_advisor
 from placement_advisor import defaults
 from placement_advisor.cli.app import main
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _ROOT = Path(placement_advisor.__file__).parents[1]
 MARK = "ADVISOR_TEST_RUN"
@@ -59,7 +53,7 @@ class Ran:
     err: str
 
 
-def run_here(*words: str) -> Ran:
+def run_here(*words):
     """Run the command in this process."""
     out, err = io.StringIO(), io.StringIO()
     handlers = {
@@ -83,20 +77,20 @@ def run_here(*words: str) -> Ran:
 
 
 @contextlib.contextmanager
-def few_rounds(most: int = FEW_ROUNDS) -> Iterator[None]:
+def few_rounds(most=FEW_ROUNDS):
     """Have runs in this process add no rounds beyond a few, also where the verdict is in doubt."""
     with mock.patch.object(defaults, "MAX_ROUNDS", most):
         yield
 
 
-def children_left() -> list[psutil.Process]:
+def children_left():
     """Return the children of the fork server that do not end soon."""
     pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
     if pid is None:
         return []
     guard = psutil.Process(pid)
 
-    def of_commands() -> list[psutil.Process]:
+    def of_commands():
         server = guard.children()[:1]  # None at first; what the guard adopts comes behind it.
         return [each for each in guard.children(recursive=True) if each not in server]
 
@@ -106,21 +100,13 @@ def children_left() -> list[psutil.Process]:
 class Command:
     """The command as its installed script runs it, in a process and a session of its own."""
 
-    def __init__(
-        self,
-        *words: str,
-        temp: Path,
-        cwd: Path | None = None,
-        launch: str = LAUNCH,
-        path: tuple[Path, ...] = (),
-        before: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, *words, temp, cwd=None, launch=LAUNCH, path=(), before=None):
         """Start it, or another program; its temporary files go to ``temp``, modules to ``path``.
 
         What it does ``before`` it keeps. A closed terminal ends it, also where it does not end us.
         """
 
-        def begin() -> None:
+        def begin():
             signal.signal(signal.SIGHUP, signal.SIG_DFL)
             if before is not None:
                 before()
@@ -146,31 +132,31 @@ class Command:
                 },
             )
 
-    def wait_for_line(self, text: str, *, timeout_s: float = HANGS_AFTER_S) -> None:
+    def wait_for_line(self, text, *, timeout_s=HANGS_AFTER_S):
         """Wait until stderr holds a text."""
         wait_until(lambda: text in self.err or self.process.poll() is not None, timeout_s)
         assert text in self.err, f"{text!r} never came:\n{self.err}"
 
-    def wait(self, *, timeout_s: float = HANGS_AFTER_S) -> Ran:
+    def wait(self, *, timeout_s=HANGS_AFTER_S):
         """Wait for the end."""
         code = self.process.wait(timeout_s)
         return Ran(code=code, out=self.out, err=self.err)
 
     @property
-    def err(self) -> str:
+    def err(self):
         """What it has said on stderr."""
         return self._err.read_text()
 
     @property
-    def out(self) -> str:
+    def out(self):
         """What it has said on stdout."""
         return self._out.read_text()
 
-    def processes(self) -> list[psutil.Process]:
+    def processes(self):
         """Return every process of this run, wherever it stands in the tree."""
         return processes_marked(self._mark)
 
-    def names(self) -> list[str]:
+    def names(self):
         """Return the names of its processes."""
         found = []
         for process in self.processes():
@@ -178,21 +164,21 @@ class Command:
                 found.append(process.name())
         return found
 
-    def processes_left(self) -> list[psutil.Process]:
+    def processes_left(self):
         """Return the processes that do not end soon."""
         return _left(self.processes)
 
-    def __enter__(self) -> Command:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         for process in self.processes():
             with contextlib.suppress(psutil.Error):
                 process.kill()
         self.process.wait()
 
 
-def processes_marked(mark: str) -> list[psutil.Process]:
+def processes_marked(mark):
     """Return the processes that run with a mark in their environment."""
     found = []
     for process in psutil.process_iter():
@@ -203,7 +189,7 @@ def processes_marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-def wait_until(holds: Callable[[], bool], timeout_s: float = HANGS_AFTER_S) -> bool:
+def wait_until(holds, timeout_s=HANGS_AFTER_S):
     """Wait until something holds; return whether it did in time."""
     deadline = time.monotonic() + timeout_s
     while not holds():
@@ -213,8 +199,8 @@ def wait_until(holds: Callable[[], bool], timeout_s: float = HANGS_AFTER_S) -> b
     return True
 
 
-def _left(processes: Callable[[], list[psutil.Process]]) -> list[psutil.Process]:
-    def gone() -> bool:
+def _left(processes):
+    def gone():
         if processes():
             return False
         time.sleep(_STARTS_WITHIN_S)

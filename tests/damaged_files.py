@@ -1,7 +1,5 @@
 """Files that a stranger could hand in, damaged: readers refuse each in one message, or read it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random
@@ -9,9 +7,9 @@ import re
 import resource
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from op_graphs import large
 from placed_steps import diamond
@@ -24,9 +22,6 @@ from placement_advisor.graph.placement import read_placement
 from placement_advisor.machine.cluster_file import cluster_as_toml, load_cluster, read_cluster
 from placement_advisor.report.find_analysis import read_analysis
 from placement_advisor.report.terminal import MOST_LINES, screen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # A file takes milliseconds; the limit is for what hangs, on a machine that does other things too.
 LIMIT_S = 10.0

@@ -1,7 +1,5 @@
 """A frozen SSD detector, as the object-detection exports of TensorFlow 1 are laid out.
 
-    python tests/detection_graph.py FILE [--classes 90] [--height 600] [--width 600]
-
 Laid out after `ssd_mobilenet_v1` of November 2017, with weights that are drawn: images are resized
 one by one in a loop; a MobileNet and four more pairs of convolutions give six feature maps with
 1,917 anchors; boxes are decoded; and a loop over the images picks boxes class by class, unrolled:
@@ -9,7 +7,6 @@ scores above a threshold, their boxes clipped, non-maximum suppression, then the
 classes. Loops are those of TensorFlow 1 (Enter, Switch, Merge).
 """
 
-import argparse
 from pathlib import Path
 
 import numpy as np
@@ -202,22 +199,7 @@ def _padded(tensor, number):
     return tf.reshape(tf.pad(cut, padding), [_MOST, *rest])
 
 
-def write(path, height, width, classes):
+def write(path, height, width, classes=90):
     """Write the graph into a file."""
     graph = detector(height, width, classes)
     Path(path).write_bytes(graph.as_graph_def().SerializeToString())
-
-
-def main():
-    """Write the graph that is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file")
-    parser.add_argument("--classes", type=int, default=90)
-    parser.add_argument("--height", type=int, default=600)
-    parser.add_argument("--width", type=int, default=600)
-    asked = parser.parse_args()
-    write(asked.file, asked.height, asked.width, asked.classes)
-
-
-if __name__ == "__main__":
-    main()

@@ -53,7 +53,7 @@ def measured_as(step_ns, *, moved_ops=()):
 def evidence_of(
     graph, costs, *splits, cluster=None, measured=None, source=CostSource.MEASURED, **more
 ):
-    """Return the evidence of `single` and these splits, simulated.
+    """Return the evidence of `single`, which may be given, and these splits, simulated.
 
     ``costs`` are ns by op, or tables by device; a split may be given as its devices alone.
     ``measured`` goes by candidate; ``more`` is of the trace, of what ran, or of the evidence.
@@ -69,9 +69,10 @@ def evidence_of(
         tables = _measured_costs(times).everywhere(cluster)
     simulator = Simulator(graph, tables, cluster)
     alone = references.on_device(graph, cluster.devices[0].name)
-    placements = [alone, *(_as_placement(split) for split in splits)]
+    given = {each.label: each for each in map(_as_placement, splits)}
+    placements = list(({alone.label: alone} | given).values())
     for placement in placements:
-        placement.check(graph, cluster.device_names())
+        placement.check(graph, cluster.place_names())
     candidates = [
         Candidate(
             name=placement.label,

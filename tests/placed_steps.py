@@ -1,15 +1,15 @@
 """Placed steps for tests: a fixed diamond, and random ones for properties."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import permutations, product
-from typing import TYPE_CHECKING
 
 import numpy as np
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from sample_values import costs_of, links_between
 
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.cost.table import CostBasis, CostTable
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
@@ -24,11 +24,6 @@ from placement_advisor.machine.devices import (
     Sharing,
 )
 from placement_advisor.simulator.simulator import Simulator
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hypothesis.strategies import SearchStrategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +75,7 @@ def place(device_of):
 
 
 def price(time_ns):
-    return CostTable(
-        costs={
-            name: OpCost(time_ns=time, basis=CostBasis.MEASURED) for name, time in time_ns.items()
-        }
-    )
+    return costs_of(time_ns, CostBasis.MEASURED)
 
 
 def placed(graph, device_of, time_ns, cluster=None):
@@ -148,18 +139,13 @@ def pair(
         devices=tuple(
             Device(name=name, kind="CPU", launch_overhead_ns=launch_overhead_ns) for name in names
         ),
-        links=tuple(
-            Link(
-                source=source,
-                target=target,
-                latency_ns=latency_ns,
-                bandwidth_bytes_per_s=bytes_per_ns * 1e9,
-                basis=Basis.ASSUMED,
-                channel=channel,
-                sender=work,
-                receiver=work,
-            )
-            for source, target in permutations(names, 2)
+        links=links_between(
+            names,
+            latency_ns,
+            bandwidth_bytes_per_s=bytes_per_ns * 1e9,
+            channel=channel,
+            sender=work,
+            receiver=work,
         ),
         dispatch=dispatch,
     )

@@ -11,48 +11,9 @@ Left out: batches of different sizes, devices in the model, mixed precision, att
 """
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
 
-from random_model_parts.draw import ALL_FEATURES, MAX_MS, draw
-from random_model_parts.files import file_text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RandomModel:
-    """The text of a model file, and what was drawn, in words of `ALL_FEATURES`."""
-
-    seed: int
-    text: str
-    features: frozenset[str]
-    batch_size: int
-    learning_rate: float
-    target_ms: float
-
-    @property
-    def training(self):
-        """Whether the step trains."""
-        return "training" in self.features
-
-
-def random_model(seed, *, needs=(), without=(), learning_rate=None, max_ms=MAX_MS):
-    """Return the model of a seed.
-
-    It is drawn again until it has all features that are needed and none that is not wanted, for
-    example ``needs={"training", "adam", "batch_norm"}``. Given a learning rate, that is taken.
-
-    Raises:
-        ValueError: If no model is like that.
-    """
-    drawn = draw(seed, needs=needs, without=without, learning_rate=learning_rate, max_ms=max_ms)
-    return RandomModel(
-        seed=seed,
-        text=file_text(seed, drawn),
-        features=drawn.features,
-        batch_size=drawn.batch,
-        learning_rate=drawn.learning_rate,
-        target_ms=drawn.target_ms,
-    )
+from random_model_parts.draw import ALL_FEATURES, random_model
 
 
 def main():

@@ -77,9 +77,6 @@ TIMES = AssumedTimes(
 HOSTILE = "<img onerror=x>|[bold]"
 
 # op, device, start, end; then producer, source, target, bytes, start, end. Microseconds.
-Run = tuple[str, str, int, int]
-Copy = tuple[str, str, str, int, int, int]
-
 _OPS_US = {
     **{"lookup": 2_000, "user_conv": 13_000, "item_conv": 13_000, "dot": 500},
     **{"user_conv_grad": 11_000, "item_conv_grad": 11_000, "adam": 1_500},
@@ -412,23 +409,25 @@ def ranged():
     )
 
 
+def changed(analysis, number, **changes):
+    """The same with changes of one candidate."""
+    candidates = [*analysis.candidates]
+    candidates[number] = replace(candidates[number], **changes)
+    return replace(analysis, candidates=tuple(candidates))
+
+
 def joined():
     """The split that ran had joined after two others, which changed what was predicted of it."""
     doubt = CostUncertainty(copies=2.0, launches=2.0, ops=1.25)
     before = PredictedRatio(ratio=0.58, low=0.5, high=0.8, doubt=doubt)
     after = PredictedRatio(ratio=0.64, low=0.625, high=1.0, doubt=doubt, runs=2)
-    plain = sample()
-    single, towers, alternating = plain.candidates
-    late = replace(towers, predicted_ratio=before, ratio_after_runs=after)
-    return replace(plain, candidates=(single, late, alternating))
+    return changed(sample(), 1, predicted_ratio=before, ratio_after_runs=after)
 
 
 def unreliable():
     """The profile of the towers breaks a law."""
-    plain = sample()
-    single, towers, alternating = plain.candidates
     broken = Violation(law=Invariant.PARTS_ADD_UP, what="parts of its step do not add up to it")
-    return replace(plain, candidates=(single, replace(towers, broken_laws=(broken,)), alternating))
+    return changed(sample(), 1, broken_laws=(broken,))
 
 
 def elsewhere():
@@ -465,29 +464,14 @@ def elsewhere():
 def hostile():
     """Names that would be markup, or drive a terminal, if reports did not escape them."""
     plain = sample()
-    towers = plain.candidates[1]
-    assert towers.measured is not None
-    assert towers.measured.profile is not None
-    profile = towers.measured.profile
-    named = replace(
-        profile, activities=(replace(profile.activities[0], name=HOSTILE), *profile.activities[1:])
-    )
+    measured = plain.candidates[1].measured
+    first, *others = measured.profile.activities
+    named = replace(measured.profile, activities=(replace(first, name=HOSTILE), *others))
+    layers = {HOSTILE: W0, "evil\x1b[31m`code`": W1}
+    split = changed(plain, 1, by_layer=layers, measured=replace(measured, profile=named))
+    crashed = CandidateFailure(kind=FailureKind.CRASHED, message=f"in layer {HOSTILE}\x1b[2J")
     return replace(
-        plain,
-        candidates=(
-            plain.candidates[0],
-            replace(
-                towers,
-                by_layer={HOSTILE: W0, "evil\x1b[31m`code`": W1},
-                measured=replace(towers.measured, profile=named),
-            ),
-            replace(
-                plain.candidates[2],
-                failure=CandidateFailure(
-                    kind=FailureKind.CRASHED, message=f"in layer {HOSTILE}\x1b[2J"
-                ),
-            ),
-        ),
+        changed(split, 2, failure=crashed),
         findings=(replace(plain.findings[0], where={"layer": HOSTILE}),),
         warnings=(f"layer {HOSTILE} is odd",),
     )

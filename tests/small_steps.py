@@ -92,21 +92,9 @@ def _cluster(draw):
     sorts = [_link(draw) for _ in range(draw.choice((1, 1, 2, 3)))]
     links = []
     for source, target in permutations([*names, *host_names], 2):
-        latency_ns, bandwidth, curve, sender, receiver, request_ns = draw.choice(sorts)
-        links.append(
-            Link(
-                source=source,
-                target=target,
-                latency_ns=latency_ns,
-                bandwidth_bytes_per_s=bandwidth,
-                basis=Basis.ASSUMED,
-                channel=draw.choice((None, "bus", "wire")),
-                curve=curve,
-                sender=sender,
-                receiver=receiver,
-                request_ns=request_ns,
-            )
-        )
+        sort = draw.choice(sorts)
+        channel = draw.choice((None, "bus", "wire"))
+        links.append(Link(source=source, target=target, channel=channel, **sort))
     times_ns = draw.choice(((0,), (0, 10, 40), (0, 5, 20, 60, 150)))
     return Cluster(
         devices=tuple(devices),
@@ -133,14 +121,15 @@ def _link(draw):
         CopyWork(ns_per_byte=1.0),
         CopyWork(per_copy_ns=40),
     )
-    return (
-        draw.choice((0, 0, 5, 40)),
-        draw.choice((0.3e9, 1e9, 1e12)),
-        draw.choice(((), (), ((10, 5), (40, 90)))),
-        draw.choice(works),
-        draw.choice(works),
-        draw.choice((0, 0, 0, 30)),
-    )
+    return {
+        "basis": Basis.ASSUMED,
+        "latency_ns": draw.choice((0, 0, 5, 40)),
+        "bandwidth_bytes_per_s": draw.choice((0.3e9, 1e9, 1e12)),
+        "curve": draw.choice(((), (), ((10, 5), (40, 90)))),
+        "sender": draw.choice(works),
+        "receiver": draw.choice(works),
+        "request_ns": draw.choice((0, 0, 0, 30)),
+    }
 
 
 def _graph(draw):

@@ -1,4 +1,4 @@
-"""Training scripts with a split of their own: `split_scripts.py SEED` writes one drawn at random.
+"""Training scripts with a split of their own, drawn at random.
 
 A script is what somebody with two GPUs could have written: two towers of dense, convolutional or
 embedding layers, one under `tf.device("/GPU:0")`, the other under `tf.device("/GPU:1")`, and a head
@@ -12,17 +12,11 @@ the backward pass of both towers on one device, have unequal towers, or send muc
 Left out: functional models, whose scopes Keras 3 drops; strategies; more than two devices.
 """
 
-from __future__ import annotations
-
-import argparse
 import random
 from bisect import bisect_right
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from random_model_parts.lines import indented
 
 STYLES = ("function", "fit", "session")
 KINDS = ("dense", "conv", "embedding")
@@ -60,7 +54,7 @@ class Tower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitScript:
-    """What was drawn, and the text.
+    """What was drawn.
 
     ``head`` is the device of the head, None for none. Unless ``is_apart``, the backward pass of
     both towers has no device.
@@ -75,10 +69,15 @@ class SplitScript:
     batch: int
     head: str | None
     optimizer: str
-    text: str = ""
 
     @property
-    def features(self) -> dict[str, object]:
+    def text(self):
+        """The script."""
+        text_of = {"function": _function_text, "fit": _fit_text, "session": _session_text}
+        return text_of[self.style](self)
+
+    @property
+    def features(self):
         """What tells it from others, in short."""
         return {
             "style": self.style,
@@ -90,7 +89,7 @@ class SplitScript:
         }
 
 
-def split_script(seed: int) -> SplitScript:
+def split_script(seed):
     """Return the script of a seed."""
     draw = random.Random(f"split script {seed}")
     is_heavy = seed % 2 == 0
@@ -105,7 +104,7 @@ def split_script(seed: int) -> SplitScript:
         _tower(draw, kind, batch, optimizer, each, top)
         for kind, each in zip(kinds, draw.sample((took_ms, other_ms), 2), strict=True)
     ]
-    drawn = SplitScript(
+    return SplitScript(
         seed=seed,
         style=STYLES[seed % len(STYLES)],
         is_heavy=is_heavy,
@@ -116,13 +115,9 @@ def split_script(seed: int) -> SplitScript:
         head=draw.choice((*DEVICES, None)),
         optimizer=optimizer,
     )
-    text_of = {"function": _function_text, "fit": _fit_text, "session": _session_text}
-    return replace(drawn, text=text_of[drawn.style](drawn))
 
 
-def _tower(
-    draw: random.Random, kind: str, batch: int, optimizer: str, took_ms: float, top: int
-) -> Tower:
+def _tower(draw, kind, batch, optimizer, took_ms, top):
     """Return the widest tower that takes so long a training step, at most."""
     drawn = Tower(
         kind=kind,
@@ -134,13 +129,13 @@ def _tower(
     )
     widths = range(_NARROWEST, _WIDEST)
 
-    def estimate_ms(width: int) -> float:
+    def estimate_ms(width):
         return estimated_ms(replace(drawn, width=width), batch, optimizer)
 
     return replace(drawn, width=widths[max(0, bisect_right(widths, took_ms, key=estimate_ms) - 1)])
 
 
-def estimated_ms(tower: Tower, batch: int, optimizer: str) -> float:
+def estimated_ms(tower, batch, optimizer):
     """Return what a training step of a tower takes on one core, roughly."""
     width, is_conv = tower.width, tower.kind == "conv"
     first = {"conv": 3, "dense": tower.size, "embedding": width}[tower.kind]
@@ -154,16 +149,12 @@ def estimated_ms(tower: Tower, batch: int, optimizer: str) -> float:
     return flop / _FLOP_PER_MS[tower.kind] + weights * _MS_PER_WEIGHT[optimizer]
 
 
-def _indented(lines: Sequence[str], levels: int = 1) -> list[str]:
-    return [f"{'    ' * levels}{line}" if line else "" for line in lines]
-
-
-def _under(device: str | None, lines: Sequence[str]) -> list[str]:
+def _under(device, lines):
     """Return lines within a scope, as they are for no device."""
-    return list(lines) if device is None else [f'with tf.device("{device}"):', *_indented(lines)]
+    return list(lines) if device is None else [f'with tf.device("{device}"):', *indented(lines)]
 
 
-def _data_lines(script: SplitScript) -> list[str]:
+def _data_lines(script):
     """Return lines that make up samples, four batches of them."""
     lines = [f"BATCH = {script.batch}", "SAMPLES = 4 * BATCH", "numbers = np.random.default_rng(7)"]
     for side, tower in (("left", script.left), ("right", script.right)):
@@ -176,7 +167,7 @@ def _data_lines(script: SplitScript) -> list[str]:
     return [*lines, 'wanted_data = numbers.normal(size=(SAMPLES, 1)).astype("float32")', ""]
 
 
-def _sample(tower: Tower) -> tuple[int, ...]:
+def _sample(tower):
     return (tower.size, tower.size, 3) if tower.kind == "conv" else (tower.size,)
 
 
@@ -199,7 +190,7 @@ def through(layers, x):
 '''
 
 
-def _layers(tower: Tower) -> list[str]:
+def _layers(tower):
     """Return the layers of a tower as an expression, and their input's shape."""
     if tower.kind == "conv":
         layer = f'tf.keras.layers.Conv2D({tower.width}, 3, padding="same", activation="relu")'
@@ -211,10 +202,10 @@ def _layers(tower: Tower) -> list[str]:
         inner = [table, "tf.keras.layers.GlobalAveragePooling1D()", *inner]
     lines = [f"{line}," for line in [*inner, f"tf.keras.layers.Dense({tower.top})"]]
     shape = f"(BATCH, {', '.join(map(str, _sample(tower)))})"
-    return ["built(", "    [", *_indented(lines, 2), "    ],", f"    {shape},", ")"]
+    return ["built(", "    [", *indented(lines, 2), "    ],", f"    {shape},", ")"]
 
 
-def _built_towers(script: SplitScript, prefix: str = "") -> list[str]:
+def _built_towers(script, prefix=""):
     lines = []
     for side, tower, device in zip(SIDES, (script.left, script.right), DEVICES, strict=True):
         first, *rest = _layers(tower)
@@ -228,14 +219,14 @@ _LOSS = "loss = tf.reduce_mean(tf.square({through} - wanted))"
 _HEAD = "through({of}head, tf.concat([left, right], 1))"
 
 
-def _weights(of: str = "") -> list[str]:
+def _weights(of=""):
     return [
         f"{of}{name}_weights = [w for layer in {of}{layers} for w in layer.trainable_variables]"
         for name, layers in (("left", "left_tower"), ("right", "right_tower"), ("head", "head"))
     ]
 
 
-def _text(how: str, script: SplitScript, *parts: Sequence[str] | str) -> str:
+def _text(how, script, *parts):
     """Return what begins with imports and data; a part is text or lines."""
     tensorflow = "import tensorflow as tf\n"
     if script.style == "session":
@@ -246,7 +237,7 @@ def _text(how: str, script: SplitScript, *parts: Sequence[str] | str) -> str:
     return f"{head}{tensorflow}\n{data}\n{''.join(rest)}"
 
 
-def _function_text(script: SplitScript) -> str:
+def _function_text(script):
     loss = _LOSS.format(through=_HEAD.format(of=""))
     return _text(
         "in a loop of one's own",
@@ -262,7 +253,7 @@ optimizer.build(weights)
 @tf.function
 def train_step(left_batch, right_batch, wanted):
 """,
-        _indented(_step_lines(script, loss, "")),
+        indented(_step_lines(script, loss, "")),
         """    optimizer.apply_gradients(zip(gradients, weights))
     return loss
 
@@ -276,7 +267,7 @@ for epoch in range(1000):
     )
 
 
-def _step_lines(script: SplitScript, loss: str, of: str) -> list[str]:
+def _step_lines(script, loss, of):
     """Return lines that compute a loss and all gradients, each tower where it stands or not."""
     forward = [f"{side} = through({of}{side}_tower, {side}_batch)" for side in SIDES]
     if not script.is_apart:
@@ -284,7 +275,7 @@ def _step_lines(script: SplitScript, loss: str, of: str) -> list[str]:
         inner = [*scoped[0], *scoped[1], *_under(script.head, [loss])]
         return [
             "with tf.GradientTape() as tape:",
-            *_indented(inner),
+            *indented(inner),
             f"gradients = tape.gradient(loss, {of}weights)",
         ]
     lines = []
@@ -303,20 +294,20 @@ def _step_lines(script: SplitScript, loss: str, of: str) -> list[str]:
     return [*lines, "gradients = left_gradients + right_gradients + own"]
 
 
-def _fit_text(script: SplitScript) -> str:
+def _fit_text(script):
     head = _HEAD.format(of="self.")
     forward = [
         line
         for side, device in zip(SIDES, DEVICES, strict=True)
         for line in _under(device, [f"{side} = through(self.{side}_tower, {side}_batch)"])
     ]
-    own_step: list[str] = []
+    own_step = []
     if script.is_apart:  # The whole of Keras' step takes its gradients outside of `call`.
         own_step = [
             "",
             "    def train_step(self, data):",
             "        (left_batch, right_batch), wanted = data",
-            *_indented(_step_lines(script, _LOSS.format(through=head), "self."), 2),
+            *indented(_step_lines(script, _LOSS.format(through=head), "self."), 2),
             "        weights = self.left_weights + self.right_weights + self.head_weights",
             "        self.optimizer.apply_gradients(zip(gradients, weights))",
             '        return {"error": loss}',
@@ -329,14 +320,14 @@ def _fit_text(script: SplitScript) -> str:
     def __init__(self):
         super().__init__()
 """,
-        _indented(
+        indented(
             [*_built_towers(script, "self."), *(_weights("self.") if script.is_apart else [])], 2
         ),
         """
     def call(self, batches):
         left_batch, right_batch = batches
 """,
-        [*_indented([*forward, *_under(script.head, [f"return {head}"])], 2), *own_step],
+        [*indented([*forward, *_under(script.head, [f"return {head}"])], 2), *own_step],
         f"""
 
 model = TwoTowers()
@@ -370,7 +361,7 @@ def words(name, x, vocabulary, width):
 """
 
 
-def _session_tower(side: str, tower: Tower) -> list[str]:
+def _session_tower(side, tower):
     """Return the lines of a tower, which leave its top under the name of the side."""
     lines = [f"x = {side}_batch"]
     if tower.kind == "embedding":
@@ -385,7 +376,7 @@ def _session_tower(side: str, tower: Tower) -> list[str]:
     return [*lines, f'{side} = dense("{side}_top", x, {tower.top})']
 
 
-def _session_text(script: SplitScript) -> str:
+def _session_text(script):
     towers = dict(zip(SIDES, (script.left, script.right), strict=True))
     lines = []
     for side, tower in towers.items():
@@ -419,20 +410,3 @@ with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:
             print(f"step {{step}}: {{reached:.3f}}")
 """,
     )
-
-
-def main() -> None:
-    """Write the script of a seed."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("seed", type=int)
-    parser.add_argument("-o", "--output", type=Path, help="the file; without it, standard output")
-    options = parser.parse_args()
-    text = split_script(options.seed).text
-    if options.output:
-        options.output.write_text(text)
-    else:
-        print(text, end="")
-
-
-if __name__ == "__main__":
-    main()

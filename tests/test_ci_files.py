@@ -11,6 +11,7 @@ import pytest
 import yaml
 from command_runs import run_here
 from packaging.requirements import Requirement
+from program_runs import run_program
 from tested_versions import PAGE, ROWS, read_rows, rows_text, with_table
 from two_matrices import TWO_MATRICES
 
@@ -35,7 +36,6 @@ def test_the_hook_is_a_command_that_the_advisor_knows_also_without_a_model(tmp_p
     ran = run_here(*words)
     assert ran.code == 2
     assert "no pyproject.toml" in ran.err
-    monkeypatch.chdir(tmp_path)
     assert "no pyproject.toml" in run_here("check", "--").err
 
 
@@ -71,14 +71,8 @@ def step(folder, commands, *, summary, workspace, **inputs):
     }
     env |= {"PATH": f"{commands}:{os.environ['PATH']}", "CI": "true", "GITHUB_ACTIONS": "true"}
     env |= {"GITHUB_STEP_SUMMARY": summary, "GITHUB_WORKSPACE": workspace}
-    return subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", STEP["run"]],
-        cwd=folder,
-        env=os.environ | env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    shell = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")
+    return run_program(*shell, STEP["run"], cwd=folder, env=env)
 
 
 FORMATS = ["--format", "text", "--format", "github"]

@@ -1,11 +1,11 @@
-import os
 import pickle
-import subprocess
 import sys
 from pathlib import Path
 
 import numba
 import pytest
+from program_runs import run_program
+from real_runs import needs_mounts
 
 MODULE = """
 from placement_advisor.compiled import compiled
@@ -32,17 +32,9 @@ def called(folder, mounts=None, **variables):
     call = [sys.executable, "-c", CALL.format(folder=str(folder / "lib"))]
     if mounts is not None:
         call = ["unshare", "--mount", "sh", "-c", f'{mounts} && exec "$@"', "-", *call]
-    ran = subprocess.run(
-        call,
-        cwd=folder / "checkout",
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stderr == ""
-    return ran.stdout
+    done = run_program(*call, cwd=folder / "checkout", env=variables)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
 
 
 class VariableAccess:
@@ -79,12 +71,6 @@ def test_settings_in_the_environment_are_the_users_own(folder):
     chosen = folder / "chosen"
     assert called(folder, NUMBA_CACHE_DIR=str(chosen)) == "42\n"
     assert list(chosen.rglob("*.nbc"))
-
-
-NAMESPACES = subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True)
-needs_mounts = pytest.mark.skipif(
-    NAMESPACES.returncode != 0, reason="the system refuses a mount namespace"
-)
 
 
 @needs_mounts

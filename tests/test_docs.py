@@ -1,11 +1,10 @@
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from program_runs import run_program
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
@@ -93,16 +92,9 @@ def code_cells():
 @pytest.mark.slow
 def test_the_notebook_runs_from_the_first_cell_to_the_last(tmp_path):
     code = "\n".join(["from pathlib import Path", *code_cells(), CHECKS])
-    ran = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    assert ran.returncode == 0, ran.stderr[-3_000:]
+    env = {"PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
+    done = run_program(sys.executable, "-c", code, cwd=tmp_path, env=env, timeout=600)
+    assert done.returncode == 0, done.stderr[-3_000:]
 
 
 def test_the_notebook_has_no_outputs_that_could_be_stale():

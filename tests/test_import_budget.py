@@ -1,10 +1,9 @@
 import json
-import os
-import subprocess
 import sys
 
 import sample_analysis
 from command_runs import _ROOT
+from program_runs import run_program
 
 from placement_advisor.report.analysis_folder import write_analysis
 
@@ -50,15 +49,11 @@ finally:
 
 
 def said(folder, script, *words):
-    ran = subprocess.run(
-        [sys.executable, "-c", script, *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(_ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
+    done = run_program(
+        sys.executable, "-c", script, *words, cwd=folder, env={"PYTHONPATH": str(_ROOT)}
     )
-    return ran.stderr
+    assert done.returncode == 0, done.stderr
+    return done.stderr
 
 
 def test_help_and_usage_errors_import_nothing_slow(tmp_path):

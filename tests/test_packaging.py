@@ -11,6 +11,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from program_runs import run_program
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "placement_advisor"
@@ -27,7 +28,6 @@ LOADED_BY = {"pytest_plugin.py": "pytest"}
 def distribution_name(requirement):
     """Return the normalized name at the front of a requirement."""
     name = re.match(r"[\w.-]+", requirement)
-    assert name is not None, requirement
     return re.sub(r"[-_.]+", "-", name[0]).lower()
 
 
@@ -51,6 +51,12 @@ def metadata_file(wheel, filename):
     return archive.read(path).decode()
 
 
+def declared_by(wheel):
+    """Return the names of the packages that a wheel needs."""
+    metadata = Parser().parsestr(metadata_file(wheel, "METADATA"))
+    return {distribution_name(line) for line in metadata.get_all("Requires-Dist", [])}
+
+
 def test_the_wheel_holds_modules_schemas_pages_and_static_files_and_nothing_else(wheel, names):
     assert wheel.name.startswith("placement_advisor-")
     assert wheel.name.endswith("-py3-none-any.whl")
@@ -66,6 +72,12 @@ def test_the_wheel_holds_modules_schemas_pages_and_static_files_and_nothing_else
     static = {path.relative_to(ROOT).as_posix() for path in folder.iterdir()}
     assert static
     assert static <= names
+    assert metadata_file(wheel, "entry_points.txt").split() == [
+        *("[console_scripts]", "advisor", "=", "placement_advisor.cli.app:main"),
+        *("[pytest11]", "placement-advisor", "=", "placement_advisor.pytest_plugin"),
+        *("[tensorboard_plugins]", "placement", "="),
+        "placement_advisor.report.tensorboard.plugin:PlacementPlugin",
+    ]
     top_level = {name.split("/")[0] for name in names}
     assert len(top_level) == 2
     assert "placement_advisor" in top_level
@@ -74,20 +86,8 @@ def test_the_wheel_holds_modules_schemas_pages_and_static_files_and_nothing_else
     assert Parser().parsestr(metadata_file(wheel, "METADATA"))["License-Expression"] == "Apache-2.0"
 
 
-def test_the_wheel_installs_the_command_and_plugins_of_pytest_and_tensorboard(wheel):
-    assert metadata_file(wheel, "entry_points.txt").split() == [
-        *("[console_scripts]", "advisor", "=", "placement_advisor.cli.app:main"),
-        *("[pytest11]", "placement-advisor", "=", "placement_advisor.pytest_plugin"),
-        *("[tensorboard_plugins]", "placement", "="),
-        "placement_advisor.report.tensorboard.plugin:PlacementPlugin",
-    ]
-
-
 def test_every_package_that_the_code_imports_is_a_declared_dependency(wheel):
-    metadata = Parser().parsestr(metadata_file(wheel, "METADATA"))
-    declared = {distribution_name(line) for line in metadata.get_all("Requires-Dist", [])}
-    distributions = packages_distributions()
-
+    declared, distributions = declared_by(wheel), packages_distributions()
     undeclared = {}
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -113,13 +113,8 @@ def test_the_installed_wheel_answers_help_away_from_the_checkout(wheel, tmp_path
     subprocess.run(
         [*install, "--target", str(site), str(wheel)], check=True, capture_output=True, timeout=120
     )
-    answer = subprocess.run(
-        [site / "bin" / "advisor", "--help"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(site)},
-        check=True,
-        capture_output=True,
-        text=True,
+    answer = run_program(
+        site / "bin" / "advisor", "--help", cwd=tmp_path, env={"PYTHONPATH": str(site)}
     )
     assert "analyze" in answer.stdout
 
@@ -148,10 +143,9 @@ def test_what_pip_installs_runs_a_model_away_from_the_checkout(wheel, tmp_path):
 
 
 def test_the_lock_pins_every_dependency_with_a_hash_and_no_registry_or_path(wheel):
-    metadata = Parser().parsestr(metadata_file(wheel, "METADATA"))
-    declared = {distribution_name(line) for line in metadata.get_all("Requires-Dist", [])}
     lock = (ROOT / "requirements.lock").read_text()
-    assert declared <= {distribution_name(line) for line in re.findall(r"^\S+==", lock, re.M)}
+    pinned = {distribution_name(line) for line in re.findall(r"^\S+==", lock, re.M)}
+    assert declared_by(wheel) <= pinned
     requirements = re.split(r"\n(?=\w)", re.sub(r"^ *#.*\n", "", lock, flags=re.M).strip())
     assert len(requirements) > 50
     for requirement in requirements:

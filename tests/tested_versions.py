@@ -9,8 +9,6 @@ Arguments: options of pytest, each with its value in one word (`-n2`), and which
 if none is named.
 """
 
-from __future__ import annotations
-
 import json
 import platform
 import re
@@ -18,17 +16,14 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 ROOT = Path(__file__).parents[1]
 ROWS = "tests/tested_versions.json"

@@ -1,19 +1,15 @@
 """A testbed that really runs, and that tests can watch and break."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 from placement_advisor.testbed.testbed import Testbed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 _LISTEN = "0A"
 
@@ -50,11 +46,11 @@ class WatchedTestbed(Testbed):
     watch: ClassVar[Watch]
     _seen: Counter[tuple[str, str]]
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args, **options):
         super().__init__(*args, **options)
         self._seen = Counter()
 
-    def call(self, function: Callable[..., Any], *args: Any, **limits: float) -> Any:
+    def call(self, function, *args, **limits):
         name = function.__name__
         label = args[0] if args and isinstance(args[0], str) else ""
         written = self.watch.output.glob(".advisor-*/predictions/*.json")
@@ -74,17 +70,17 @@ class WatchedTestbed(Testbed):
         return super().call(function, *args, **limits)
 
 
-def process_ids(testbed: Testbed) -> dict[str, int]:
+def process_ids(testbed):
     """Return process ids by name, of what runs now."""
     return {child.name: child.pid for child in testbed._children()}
 
 
-def kill(testbed: Testbed, name: str) -> None:
+def kill(testbed, name):
     """Kill one process of a testbed."""
     os.kill(process_ids(testbed)[name], signal.SIGKILL)
 
 
-def listening(pids: Iterable[int]) -> tuple[int, int]:
+def listening(pids):
     """Count the sockets on which processes listen, in this network and in their own."""
     pids = tuple(pids)
     owned = {inode for pid in pids for inode in _socket_inodes(pid)}
@@ -93,13 +89,13 @@ def listening(pids: Iterable[int]) -> tuple[int, int]:
     return len(here), len(there)
 
 
-def _cores(pid: int) -> frozenset[int]:
+def _cores(pid):
     with suppress(ProcessLookupError):
         return frozenset(os.sched_getaffinity(pid))
     return frozenset()
 
 
-def _socket_inodes(pid: int) -> set[str]:
+def _socket_inodes(pid):
     found = set()
     # A process, or what it has open, may end meanwhile.
     with suppress(OSError):
@@ -113,8 +109,8 @@ def _socket_inodes(pid: int) -> set[str]:
     }
 
 
-def _listening_inodes(net: Path) -> set[str]:
-    lines: list[str] = []
+def _listening_inodes(net):
+    lines = []
     for name in ("tcp", "tcp6"):
         with suppress(OSError):
             lines += (net / name).read_text().splitlines()[1:]

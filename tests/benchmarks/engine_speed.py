@@ -11,8 +11,6 @@ With ``--compare MODEL MACHINE``, what the stages of `advisor compare-hardware` 
 clock, and of the processor without its children, which import TensorFlow, load and trace.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import subprocess
@@ -22,7 +20,6 @@ import timeit
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +40,7 @@ _REPEATS = 7
 _TURNS = 3
 
 
-def main() -> None:
+def main():
     """Print a row for each number of ops."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--reference", type=Path, help="a script that prints its own rates")
@@ -72,14 +69,14 @@ def main() -> None:
         )
 
 
-def _compare(model: str, machine: str) -> None:
+def _compare(model, machine):
     """Print a row for each stage."""
-    marks: list[tuple[str, float, float]] = []
+    marks = []
 
-    def working(stage: str, *_: int) -> None:
+    def working(stage, *_):
         marks.append((stage, time.perf_counter(), time.process_time()))
 
-    watcher: Any = SimpleNamespace(working=working, note=print)
+    watcher = SimpleNamespace(working=working, note=print)
     found = compare_hardware(ModelSource(path=model), [machine], None, watcher)
     working("printing")
     render_hardware_comparison(found)
@@ -89,7 +86,7 @@ def _compare(model: str, machine: str) -> None:
         print(f"{before[0]:<60}{clock_s:8.2f} s{own_s:8.2f} s of the processor")
 
 
-def _step(count: int) -> Step:
+def _step(count):
     """Return a random graph whose edges mostly lead to ops near by."""
     random = np.random.default_rng(0)
     edges = int(count * _EDGES_PER_OP)
@@ -110,7 +107,7 @@ def _step(count: int) -> Step:
     )
 
 
-def _rate(step: Step, work_ns: int) -> float:
+def _rate(step, work_ns):
     """Return millions of ops per second, the best of some runs.
 
     ``work_ns`` is what a copy costs the core of either end; without any, an engine moves it.
@@ -136,7 +133,7 @@ def _rate(step: Step, work_ns: int) -> float:
     return len(step.device) / min(times_s) / 1e6
 
 
-def _reference_rates(script: Path) -> dict[int, float]:
+def _reference_rates(script):
     shown = subprocess.run(
         [sys.executable, str(script)], check=True, capture_output=True, text=True
     ).stdout

@@ -25,20 +25,18 @@ Cards with a bridge come twice, with it and, *bare*, without: where two of them 
 they were as fast as two without in every row, to 1 %.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from pathlib import Path
-from statistics import correlation, fmean, median, quantiles
-from typing import TYPE_CHECKING, Any, NamedTuple
+from statistics import fmean, median, quantiles
+from typing import NamedTuple
 
+from model_tracing import called
 from simulated_splits import simulator_of
 
 from placement_advisor.analysis.scaled_steps import slowest_of
@@ -58,16 +56,10 @@ from placement_advisor.graph.op_patterns import with_fusions
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Sharing
 from placement_advisor.machine.presets import hardware_figures, read_hardware
-from placement_advisor.processes.calls import CallFailure
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.tf.calls import splitter, tracer
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.units import NS_PER_S
-
-if TYPE_CHECKING:
-    from placement_advisor.candidates.batch_split.split_graph import SplitTraces
-    from placement_advisor.machine.devices import Cluster, Link
-    from placement_advisor.simulator.simulator import Simulator
 
 FIRST, SECOND = "tensorflow-2017", "lambda-2020"
 # The record does not say what its model is.
@@ -81,7 +73,6 @@ _PAYS = 1.03
 # Of the rows that a range is fitted to; of a machine that is left out, fewer are inside.
 _INSIDE = 0.96
 BRIDGE = " NVLink"
-_TIME_LIMIT_S = 600.0
 _MISSES = 24
 _BESIDE_SHARE = 0.05
 
@@ -113,16 +104,15 @@ class Step(NamedTuple):
     beside_ns: int
     slower_ns: float = 0.0
 
-    def lasting_ns(self, constants: Constants) -> float:
+    def lasting_ns(self, constants):
         """Return how long it takes."""
         more = constants.spread_of_clock_range - _spread()
         return self.step_ns + constants.loss * self.beside_ns + more * self.slower_ns
 
 
-def _spread() -> float:
+def _spread():
     """Return the spread for the range of clocks, as shipped."""
-    shipped: float = hardware_figures()["alike"]["spread_of_clock_range"]
-    return shipped
+    return hardware_figures()["alike"]["spread_of_clock_range"]
 
 
 class Parts(NamedTuple):
@@ -131,7 +121,7 @@ class Parts(NamedTuple):
     one: Step
     several: dict[int, Step]
 
-    def efficiency(self, constants: Constants) -> float:
+    def efficiency(self, constants):
         """Return the speed-up over the number of GPUs."""
         several = self.several[constants.launch_ns if len(self.several) > 1 else 0]
         return self.one.lasting_ns(constants) / several.lasting_ns(constants)
@@ -139,7 +129,7 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A published efficiency on several GPUs, the simulated parts, and what may explain errors.
+    """A published efficiency on several GPUs, and the simulated parts.
 
     ``bare`` is without a bridge, ``known`` without one and with the published step of one GPU.
     """
@@ -154,15 +144,21 @@ class Row:
     parts: Parts
     bare: Parts
     known: Parts
-    facts: dict[str, float]
+    variables: int
 
     @property
-    def card(self) -> str:
+    def beside(self):
+        """How long exchanges last beside kernels, over the step of one GPU."""
+        one = self.parts.one
+        return (self.parts.several[0].beside_ns - one.beside_ns) / one.step_ns
+
+    @property
+    def card(self):
         """The machine, with bridges or without."""
         return self.machine.removesuffix(BRIDGE)
 
 
-def main() -> None:
+def main():
     """Print a row for each row of the record, then how far they are off."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("record", type=Path)
@@ -195,7 +191,6 @@ def main() -> None:
         print_errors(rows, ways)
         print_decisions(rows, ways)
         print_ranges(rows, ways["left out"], [withins[row.card] for row in rows])
-        print_explained(rows, ways)
         if name == "parts":
             _print_rows(rows, ways)
             print_misses(rows, shipped)
@@ -203,11 +198,11 @@ def main() -> None:
                 draw(asked.png, rows, ways)
 
 
-def simulated_rows(record: Path) -> Iterator[Row]:
+def simulated_rows(record):
     """Yield the published rows of several GPUs with what is simulated for them."""
     published = json.loads(record.read_text(encoding="utf-8"))["rows"]
     one = {_key(row): row["images_per_s"] for row in published if row["gpus"] == 1}
-    of_model: defaultdict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    of_model = defaultdict(list)
     for row in published:
         if row["gpus"] > 1 and row["model"] != UNDEFINED and _key(row) in one:
             of_model[row["model"], row["batch_per_gpu"]].append(row)
@@ -218,18 +213,18 @@ def simulated_rows(record: Path) -> Iterator[Row]:
             yield simulated_row(row, one[_key(row)], traces)
 
 
-def _with_synthetic_images(graph: OpGraph) -> OpGraph:
+def _with_synthetic_images(graph):
     """Return the graph with inputs that stand on every device."""
     ops = [op._replace(role=Role.CONSTANT) if op.role is Role.INPUT else op for op in graph.ops]
     return OpGraph(ops, graph.edges)
 
 
-def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+def _key(row):
     card = row["gpu"].removesuffix(BRIDGE)
     return row["source"], card, row["model"], row["batch_per_gpu"], row["parameters_on"]
 
 
-def traced(call: str, batch: int) -> SplitTraces:
+def traced(call, batch):
     """Return the traces of a training step of `published_models`."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.py"
@@ -238,25 +233,20 @@ def traced(call: str, batch: int) -> SplitTraces:
         )
         preload()
         with Child("loader") as child:
-            for of, *given in (
-                (tracer.load_workload, ModelSource(path=str(path), mode="train")),
-                (tracer.trace_workload, str(path), None),
-                (splitter.trace_split, (batch // 2, batch // 2)),
-            ):
-                answer: Any = child.call(of, *given, time_limit_s=_TIME_LIMIT_S)
-                assert not isinstance(answer, CallFailure | BatchSplitError), answer.message
+            called(child, tracer.load_workload, ModelSource(path=str(path), mode="train"))
+            called(child, tracer.trace_workload, str(path), None)
+            answer = called(child, splitter.trace_split, (batch // 2, batch // 2))
+    assert not isinstance(answer, BatchSplitError), answer.message
     return answer
 
 
-def simulated_row(row: dict[str, Any], alone: float, traces: SplitTraces) -> Row:
+def simulated_row(row, alone, traces):
     """Return a row with its simulated parts; ``alone`` are the images per second of one GPU."""
     card, has_bridge = row["gpu"].removesuffix(BRIDGE).replace(" ", ""), BRIDGE in row["gpu"]
     card = {"V10032GB": "V100-32GB"}.get(card, card)
     # The machines of 2017 had eight GPUs; later ones had as many as were used.
     text = f"{EIGHT if row['source'] == FIRST else row['gpus']}x{card}"
     parts = _parts(row, f"{text}-NVLink" if has_bridge else text, traces)
-    one_ns = parts.one.step_ns
-    sizes = [op.parameter_bytes for op in traces.whole.ops if op.parameter_bytes]
     return Row(
         source=row["source"],
         machine=row["gpu"],
@@ -268,22 +258,11 @@ def simulated_row(row: dict[str, Any], alone: float, traces: SplitTraces) -> Row
         parts=parts,
         bare=_parts(row, text, traces) if has_bridge else parts,
         known=_parts(row, text, traces, row["batch_per_gpu"] / alone * NS_PER_S),
-        facts={
-            "GPUs": row["gpus"],
-            "variables on the host": row["parameters_on"] == "cpu",
-            "batch": row["batch_per_gpu"],
-            "step of one GPU": one_ns,
-            "bytes of variables": sum(sizes),
-            "number of variables": len(sizes),
-            "bytes over the step": sum(sizes) / one_ns,
-            "exchange beside kernels": (parts.several[0].beside_ns - parts.one.beside_ns) / one_ns,
-        },
+        variables=sum(bool(op.parameter_bytes) for op in traces.whole.ops),
     )
 
 
-def _parts(
-    row: dict[str, Any], machine: str, traces: SplitTraces, known_ns: float | None = None
-) -> Parts:
+def _parts(row, machine, traces, known_ns=None):
     """Simulate a row; ``known_ns`` is what one GPU takes where that is known."""
     is_first, is_on_host = row["source"] == FIRST, row["parameters_on"] == "cpu"
     whole = read_hardware(machine)
@@ -319,7 +298,7 @@ def _parts(
     return Parts(_step(of_one, alone.placement), several_steps)
 
 
-def _launching(simulator: Simulator, launch_ns: int) -> Simulator:
+def _launching(simulator, launch_ns):
     """Return the same with a thread that launches all collectives, one after the other."""
     if not launch_ns:
         return simulator
@@ -328,7 +307,7 @@ def _launching(simulator: Simulator, launch_ns: int) -> Simulator:
     return simulator.on(replace(simulator.cluster, hosts=(*hosts, place)))
 
 
-def _step(simulator: Simulator, placement: Placement, slowest: str | None = None) -> Step:
+def _step(simulator, placement, slowest=None):
     """Simulate a step; ``slowest`` is the device that is slower than the others."""
     lossless, lossy = (
         simulator.on(replace(simulator.cluster, sharing=Sharing(exchange_loss=loss)))
@@ -345,20 +324,20 @@ def _step(simulator: Simulator, placement: Placement, slowest: str | None = None
     return Step(step_ns, beside_ns, (step_ns - even_ns) / _spread())
 
 
-def _efficiencies(rows: Iterable[Row], name: str, constants: Constants) -> list[float]:
+def _efficiencies(rows, name, constants):
     return [getattr(row, name).efficiency(constants) for row in rows]
 
 
-def fitted(rows: Sequence[Row]) -> Constants:
+def fitted(rows):
     """Return what rows are fitted best by, as they are wired."""
 
-    def error(constants: Constants) -> float:
+    def error(constants):
         return fmean(abs(math.log(row.parts.efficiency(constants) / row.published)) for row in rows)
 
     return min(_GRID, key=error)
 
 
-def within(rows: Sequence[Row], name: str, constants: Constants) -> float:
+def within(rows, name, constants):
     """Return how far off the lost share may be, for most rows to lie within their range."""
     efficiencies = _efficiencies(rows, name, constants)
     # Of a range of one, by how much of it rows are off.
@@ -369,13 +348,13 @@ def within(rows: Sequence[Row], name: str, constants: Constants) -> float:
     return shares[math.ceil(_INSIDE * len(shares)) - 1]
 
 
-def left_out(rows: Sequence[Row]) -> dict[str, Constants]:
+def left_out(rows):
     """Return for each card what the rows of all others are fitted best by."""
     cards = dict.fromkeys(row.card for row in rows)
     return {card: fitted([row for row in rows if row.card != card]) for card in cards}
 
 
-def print_errors(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
+def print_errors(rows, ways):
     """Print errors by source beside those of the best constant."""
     print("\n| rows | | median | 90th percentile |\n|---|---|---|---|")
     for source in (FIRST, SECOND):
@@ -397,7 +376,7 @@ def print_errors(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
             print(f"| {source}, {len(some)} | {name} | {median(errors):.1%} | {tenth:.1%} |")
 
 
-def print_decisions(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
+def print_decisions(rows, ways):
     """Print how many decisions would be right."""
     print(
         "\n| | which of two scales better at 8 GPUs | does a doubling pay | best of two machines |"
@@ -409,10 +388,7 @@ def print_decisions(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
         print(f"| {name} | {' | '.join(f'{sum(c)} of {len(c)}' for c in counts)} |")
 
 
-_Known = Sequence[tuple[Row, float]]
-
-
-def _ordered(known: _Known) -> list[bool]:
+def _ordered(known):
     """Return of each pair that is apart at eight GPUs whether it is ordered right."""
     return [
         (one.published > other.published) == (mine > theirs)
@@ -421,7 +397,7 @@ def _ordered(known: _Known) -> list[bool]:
     ]
 
 
-def _doublings(known: _Known) -> list[bool]:
+def _doublings(known):
     """Return of each doubling whether it is told right that it brings more than 3 %, or not."""
     found = {
         (row.source, row.machine, row.model, row.batch, row.gpus): (row, of) for row, of in known
@@ -436,7 +412,7 @@ def _doublings(known: _Known) -> list[bool]:
     return right
 
 
-def _machines(known: _Known) -> list[bool]:
+def _machines(known):
     """Return of each two machines whether the faster one is told, where that is by over 3 %."""
     right = []
     for (one, mine), (other, theirs) in combinations(known, 2):
@@ -451,7 +427,7 @@ def _machines(known: _Known) -> list[bool]:
     return right
 
 
-def print_ranges(rows: Sequence[Row], efficiencies: list[float], withins: list[float]) -> None:
+def print_ranges(rows, efficiencies, withins):
     """Print how many published speed-ups lie within predicted ranges, and how wide these are."""
     ranges = [speedup_within(*each) for each in zip(efficiencies, withins, strict=True)]
     inside = [
@@ -459,32 +435,16 @@ def print_ranges(rows: Sequence[Row], efficiencies: list[float], withins: list[f
         for row, efficiency, factor in zip(rows, efficiencies, ranges, strict=True)
     ]
     print("\n| rows | inside of the range, left out |\n|---|---|")
-    groups: dict[str, Callable[[Row], bool]] = {"all": lambda row: True}
-    groups |= {row.source: lambda other, row=row: other.source == row.source for row in rows}
-    groups |= {row.card: lambda other, row=row: other.card == row.card for row in rows}
-    groups |= {f"{row.gpus} GPUs": lambda other, row=row: other.gpus == row.gpus for row in rows}
-    for name, is_of in groups.items():
-        some = [is_inside for row, is_inside in zip(rows, inside, strict=True) if is_of(row)]
+    inside_of = defaultdict(list)
+    for row, is_inside in zip(rows, inside, strict=True):
+        for name in ("all", row.source, row.card, f"{row.gpus} GPUs"):
+            inside_of[name].append(is_inside)
+    for name, some in inside_of.items():
         print(f"| {name} | {sum(some)} of {len(some)}, {fmean(some):.0%} |")
     print(f"median width: {median(factor - 1 / factor for factor in ranges):.1%}")
 
 
-def print_explained(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
-    """Print how much of the errors' variance a line through each fact explains, by source."""
-    print(f"\n| source | fact | {' | '.join(ways)} |\n|---|---|{'---|' * len(ways)}")
-    for source in (FIRST, SECOND):
-        some = [i for i, row in enumerate(rows) if row.source == source]
-        for fact in rows[0].facts:
-            values = [float(rows[i].facts[fact]) for i in some]
-            if len(set(values)) > 1:
-                shares = [
-                    correlation(values, [math.log(each[i] / rows[i].published) for i in some]) ** 2
-                    for each in ways.values()
-                ]
-                print(f"| {source} | {fact} | {' | '.join(f'{s:.0%}' for s in shares)} |")
-
-
-def _print_rows(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
+def _print_rows(rows, ways):
     print(f"\n| source | machine | model | batch | GPUs | published | {' | '.join(ways)} |")
     print(f"|---|---|---|---|---|---|{'---|' * len(ways)}")
     for row, *efficiencies in zip(rows, *ways.values(), strict=True):
@@ -494,7 +454,7 @@ def _print_rows(rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
         )
 
 
-def print_misses(rows: Sequence[Row], shipped: Constants) -> None:
+def print_misses(rows, shipped):
     """Print the largest misses, each with what would make it right.
 
     These are: no bridge, the published step of one GPU, another loss beside kernels, or so much
@@ -505,7 +465,7 @@ def print_misses(rows: Sequence[Row], shipped: Constants) -> None:
     )
     print("|---|---|---|---|---|---|---|")
 
-    def error(row: Row) -> float:
+    def error(row):
         return abs(math.log(row.parts.efficiency(shipped) / row.published))
 
     for row in sorted(rows, key=error, reverse=True)[:_MISSES]:
@@ -517,14 +477,14 @@ def print_misses(rows: Sequence[Row], shipped: Constants) -> None:
         # Where next to nothing runs beside an exchange, no loss makes it right.
         is_beside = beside_ns > _BESIDE_SHARE * one_ns
         loss = shipped.loss + lost_ns / beside_ns if is_beside else math.nan
-        each_us = lost_ns / row.facts["number of variables"] / 1e3
+        each_us = lost_ns / row.variables / 1e3
         print(
             f"| {row.machine}, {row.model}, {row.gpus} | {row.published:.3f} | {found:.3f} "
             f"| {bare:.3f} | {known:.3f} | {loss:.2f} | {each_us:.0f} µs |"
         )
 
 
-def draw(path: Path, rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
+def draw(path, rows, ways):
     """Draw errors before and after over the exchange beside kernels, by machine."""
     from matplotlib.figure import Figure
 
@@ -535,7 +495,7 @@ def draw(path: Path, rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
         for card in dict.fromkeys(row.card for row in rows):
             some = [i for i, row in enumerate(rows) if row.card == card]
             panel.scatter(
-                [rows[i].facts["exchange beside kernels"] for i in some],
+                [rows[i].beside for i in some],
                 [100 * (ways[name][i] / rows[i].published - 1) for i in some],
                 s=14,
                 label=card,
@@ -548,14 +508,14 @@ def draw(path: Path, rows: Sequence[Row], ways: dict[str, list[float]]) -> None:
     figure.savefig(path, dpi=110)
 
 
-def _before_skylake(link: Link) -> Link:
+def _before_skylake(link):
     if link.channel is None or not link.channel.startswith("sockets"):
         return link
     bandwidth = min(link.bandwidth_bytes_per_s, OLD_SOCKETS_BYTES_PER_S)
     return replace(link, bandwidth_bytes_per_s=bandwidth)
 
 
-def ring_in_order(cluster: Cluster) -> float:
+def ring_in_order(cluster):
     """Return what one ring in the order of the devices carries."""
     names = cluster.device_names()
     hops = [cluster.link(*pair) for pair in zip(names, (*names[1:], names[0]), strict=True)]
@@ -566,7 +526,7 @@ def ring_in_order(cluster: Cluster) -> float:
     )
 
 
-def _unsplit(graph: OpGraph, cluster: Cluster, *, is_on_host: bool) -> DataParallel:
+def _unsplit(graph, cluster, *, is_on_host):
     """Return the step on one device, its variables and updates there or on the host."""
     device = cluster.devices[0]
     host = device.host if is_on_host else None
@@ -577,16 +537,16 @@ def _unsplit(graph: OpGraph, cluster: Cluster, *, is_on_host: bool) -> DataParal
     return DataParallel(SplitGraph(graph=graph, replica_of={}, source={}), placement)
 
 
-def _is_of_variables(op: Op) -> bool:
+def _is_of_variables(op):
     return op.variable is not None or op.role in (Role.VARIABLE, Role.UPDATE)
 
 
-def _after_backward(step: DataParallel) -> DataParallel:
+def _after_backward(step):
     """Return the step with collectives that begin when all replicas have all their gradients."""
     split, placement = step
     graph = split.graph
     reduces = [op for op in graph.ops if op.kind == ALL_REDUCE]
-    ready: defaultdict[int, set[str]] = defaultdict(set)
+    ready = defaultdict(set)
     for op in reduces:
         for edge in graph.inputs_of(op.name):
             ready[split.replica_of[edge.producer] or 0].add(edge.producer)

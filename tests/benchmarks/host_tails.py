@@ -1,4 +1,4 @@
-"""Steps of a detector on a GPU and its host, beside published ones; samples, which gain nothing.
+"""Steps of a detector on a GPU and its host, beside published ones.
 
     PYTHONPATH=tests:tests/benchmarks python tests/benchmarks/host_tails.py
 
@@ -15,26 +15,25 @@ generation is a P4.
 
 Last, what of that a longer wait of the host for numbers of the GPU would explain: the same with
 latencies between them twice and four times as long.
-
-Samples are placed on a V100 and its host; printed is each family that has a placement for one.
 """
 
-import subprocess
-import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from model_tracing import SAMPLES, traced_model
+from model_tracing import called, traced_model
 
 from placement_advisor.candidates import on_host, references
 from placement_advisor.candidates.families import placements_of, propose
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.machine.presets import read_hardware
-from placement_advisor.processes.children import preload
+from placement_advisor.processes.calls import RemoteModule
+from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.units import NS_PER_MS
+
+detection_graph = RemoteModule("detection_graph")
 
 FAMILIES = (references.SINGLE, on_host.TAIL, on_host.LOOPS)
 OUTPUTS = tuple(f"detection_{name}" for name in ("boxes", "scores", "classes", "number"))
@@ -51,15 +50,14 @@ PUBLISHED = {
 CARDS = tuple(dict.fromkeys(card for card, _ in PUBLISHED.values()))
 PC_FLOPS_PER_S = 4 * 5e10
 PC_BYTES_PER_S = 0.7 * 34.1e9
-WRITER = Path(__file__).parents[1] / "detection_graph.py"
 
 
 def main():
     preload()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "detector.pb"
-        size = ("--height", "636", "--width", "1024")
-        subprocess.run([sys.executable, str(WRITER), str(path), *size], check=True)
+        with Child("writer") as writer:
+            called(writer, detection_graph.write, str(path), 636, 1024)
         detector = traced_model(ModelSource(path=str(path), outputs=OUTPUTS)).graph
     print(f"| card | host | {' | '.join((*FAMILIES, 'single-cpu'))} |")
     predicted = {}
@@ -87,9 +85,6 @@ def main():
             step_ms = predicted_ms(detector, replace(machine, links=tuple(links)))
             gains = [step_ms[name] / step_ms[on_host.TAIL] for name in ("single", "single-cpu")]
             print(f"| {times}x | {card} | {gains[0]:.2f} | {gains[1]:.2f} |")
-    for path in sorted(SAMPLES.glob("*.py")):
-        for mode in ("train", "infer"):
-            _print_sample(path, mode)
 
 
 def with_pc(cluster):
@@ -105,16 +100,6 @@ def predicted_ms(graph, cluster):
     simulator = Simulator(graph, costs, cluster)
     placements = placements_of(propose(FAMILIES, graph, costs, cluster))
     return {label: simulator.step_ns(p) / NS_PER_MS for label, p in placements.items()}
-
-
-def _print_sample(path, mode):
-    traced = traced_model(ModelSource(path=str(path), mode=mode))
-    if traced is None:
-        print(f"{path.stem} has no mode {mode}")
-        return
-    step_ms = predicted_ms(traced.graph, read_hardware("V100"))
-    found = [f"{n} {step_ms[n]:.3f} ms" for n in FAMILIES[1:] if n in step_ms]
-    print(f"{path.stem}, {mode}: {', '.join(found) or 'none'}; single {step_ms['single']:.3f} ms")
 
 
 if __name__ == "__main__":

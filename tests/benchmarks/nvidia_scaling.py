@@ -23,8 +23,6 @@ which have no times of kernels (SE-ResNeXt, VNet), and those that share a batch 
 NCF, Wide & Deep, UNet).
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import math
@@ -34,7 +32,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean, median, quantiles
-from typing import TYPE_CHECKING
 
 from gpu_scaling import traced
 from grappler_halves import with_halves
@@ -51,13 +48,9 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_patterns import with_fusions
 from placement_advisor.machine.presets import read_hardware
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-
 _EIGHT = 8
 # What to call for a batch, by the end of the model's name and the beginning of the section.
-_MODELS: dict[tuple[str, str], Callable[[int], str]] = {
+_MODELS = {
     ("resnet50v1.5", "Training"): lambda batch: f"trained('resnet50v1.5', {batch}, is_fused=True)",
     ("biobert", "Fine-tuning"): lambda batch: f"trained_bert({batch}, 128)",
     ("ELECTRA", "Fine-tuning"): lambda batch: f"trained_bert({batch}, 384)",
@@ -96,7 +89,7 @@ class Rate:
     simulated_per_s: float
 
 
-def main() -> None:
+def main():
     """Print ratios of rates, published and simulated, then how far they are off."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("record", type=Path)
@@ -137,7 +130,7 @@ def main() -> None:
             print(f"| {key[1]}, {'float16' if is_half else 'float32'}, {gpus} | {lost_ms:.1f} ms |")
 
 
-def with_starts(rates: Sequence[Rate]) -> list[Rate]:
+def with_starts(rates):
     """Return the rates with what starts a run of BioBERT, as fitted to its other machines."""
     found = list(rates)
     for key in dict.fromkeys(rate.key for rate in rates if rate.key[0] == _NOT_STEADY):
@@ -148,33 +141,33 @@ def with_starts(rates: Sequence[Rate]) -> list[Rate]:
     return found
 
 
-def _started(rate: Rate, start_ms: float) -> Rate:
+def _started(rate, start_ms):
     samples = rate.samples * rate.gpus
     step_s = samples / rate.simulated_per_s + start_ms / 1e3 * rate.gpus
     return replace(rate, simulated_per_s=samples / step_s)
 
 
-def _error(rates: Sequence[Rate]) -> float:
+def _error(rates):
     """Return the mean error of the logarithm of efficiencies."""
     one = {(rate.key, rate.is_half): rate for rate in rates if rate.gpus == 1}
     ratios = [_over(rate, one[rate.key, rate.is_half]) for rate in rates if rate.gpus > 1]
     return fmean(abs(math.log(found / published)) for published, found in ratios)
 
 
-def _over(rate: Rate, one: Rate) -> tuple[float, float]:
+def _over(rate, one):
     return (
         rate.published_per_s / one.published_per_s,
         rate.simulated_per_s / one.simulated_per_s,
     )
 
 
-def _print_errors(published: Sequence[float], found: Sequence[float], *, is_ratio: bool) -> None:
+def _print_errors(published, found, *, is_ratio):
     """Print errors; those of ratios beside the best constant's, and whether *pays* was told right.
 
     A step has no constant to compare with.
     """
 
-    def errors(values: Sequence[float]) -> list[float]:
+    def errors(values):
         return [abs(value / known - 1) for value, known in zip(values, published, strict=True)]
 
     steps = [step / 1000 for step in range(300, 5000)]
@@ -190,10 +183,10 @@ def _print_errors(published: Sequence[float], found: Sequence[float], *, is_rati
         print(f"more than once as much: {sum(pays)} of {len(pays)} right")
 
 
-def simulated_rates(record: Path) -> list[Rate]:
+def simulated_rates(record):
     """Return the rates that are published for what can be built, in the order of the record."""
-    found: list[Rate] = []
-    skipped: defaultdict[str, int] = defaultdict(int)
+    found = []
+    skipped = defaultdict(int)
     lines = record.read_text(encoding="utf-8").splitlines()
     for line in csv.DictReader((x for x in lines if not x.startswith("#")), delimiter="\t"):
         name, section = line["model"].rpartition("/")[2], line["section"]
@@ -245,16 +238,7 @@ _traces = cache(traced)
 
 
 @cache
-def _per_s(
-    call: str,
-    samples: int,
-    machine: str,
-    gpus: int,
-    *,
-    is_half: bool,
-    has_xla: bool,
-    has_policy: bool,
-) -> float:
+def _per_s(call, samples, machine, gpus, *, is_half, has_xla, has_policy):
     whole = read_hardware(machine)
     cluster = whole.with_devices(whole.device_names()[:gpus])
     traces = _traces(call, samples)
@@ -272,7 +256,7 @@ def _per_s(
     return samples * gpus / step_ns * 1e9
 
 
-def _exchanged_in_halves(graph: OpGraph) -> OpGraph:
+def _exchanged_in_halves(graph):
     reduced = {op.name for op in graph.ops if op.kind == ALL_REDUCE}
     ops = [
         op._replace(output_bytes=tuple((size or 0) // 2 for size in op.output_bytes))

@@ -8,8 +8,6 @@ leaves out what lies in no such folder of the package, and how modules hang toge
 a ratchet, which `make lint` turns. ``--times FILE`` takes the times of tests from pytest's XML.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import io
@@ -18,14 +16,11 @@ import tokenize
 import tomllib
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 from xml.etree import ElementTree
 
 import grimp
 import networkx as nx
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 PACKAGE = "placement_advisor"
 # They check JSON and TOML that anyone may have written; a folder stands for all that is in it.
@@ -46,9 +41,9 @@ Named: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 Documented: TypeAlias = ast.Module | Named
 
 
-def docstring_lines(tree: ast.Module) -> set[int]:
+def docstring_lines(tree):
     """Return the lines of all docstrings of a module, those of attributes included."""
-    texts: list[ast.stmt] = []
+    texts = []
     for node in ast.walk(tree):
         if isinstance(node, Documented) and ast.get_docstring(node) is not None:
             texts.append(node.body[0])
@@ -57,7 +52,7 @@ def docstring_lines(tree: ast.Module) -> set[int]:
     return {line for text in texts for line in range(text.lineno, (text.end_lineno or 0) + 1)}
 
 
-def documents(text: ast.stmt, attribute: ast.stmt) -> bool:
+def documents(text, attribute):
     """Return whether a statement is an attribute's docstring: a text right after it is assigned."""
     return (
         isinstance(attribute, ast.Assign | ast.AnnAssign)
@@ -67,7 +62,7 @@ def documents(text: ast.stmt, attribute: ast.stmt) -> bool:
     )
 
 
-def code_tokens(source: str, tree: ast.Module) -> list[tokenize.TokenInfo]:
+def code_tokens(source, tree):
     """Return the tokens of a module without comments, docstrings and layout."""
     docstrings = docstring_lines(tree)
     return [
@@ -77,15 +72,15 @@ def code_tokens(source: str, tree: ast.Module) -> list[tokenize.TokenInfo]:
     ]
 
 
-def lines_of(tokens: list[tokenize.TokenInfo]) -> set[int]:
+def lines_of(tokens):
     """Return the lines that tokens stand on; a text of several lines stands on all of them."""
     return {line for token in tokens for line in range(token.start[0], token.end[0] + 1)}
 
 
-def public(tree: ast.Module) -> list[Documented]:
+def public(tree):
     """Return the module and its public functions, classes and their public methods."""
-    found: list[Documented] = [tree]
-    scopes: list[Documented] = [tree]
+    found = [tree]
+    scopes = [tree]
     while scopes:
         for node in scopes.pop().body:
             if isinstance(node, Named) and not node.name.startswith("_"):
@@ -94,7 +89,7 @@ def public(tree: ast.Module) -> list[Documented]:
     return found
 
 
-def import_graph(folder: Path) -> nx.DiGraph[str]:
+def import_graph(folder):
     """Return which module of the package imports which, by what runs when a module is loaded."""
     sys.path.insert(0, str(folder))
     imports = grimp.build_graph(PACKAGE, exclude_type_checking_imports=True, cache_dir=None)
@@ -106,7 +101,7 @@ def import_graph(folder: Path) -> nx.DiGraph[str]:
     )
 
 
-def with_one_importer(folder: Path) -> int:
+def with_one_importer(folder):
     """Return how many modules exactly one other module imports, be it for types alone."""
     sys.path.insert(0, str(folder))
     imports = grimp.build_graph(PACKAGE, cache_dir=None)
@@ -115,18 +110,18 @@ def with_one_importer(folder: Path) -> int:
     )
 
 
-def files(folders: Iterable[Path], pattern: str) -> list[Path]:
+def files(folders, pattern):
     """Return the files of such names that lie in any of the folders, each once."""
     return sorted({path for folder in folders for path in folder.rglob(pattern)})
 
 
-def import_lines(tree: ast.Module) -> int:
+def import_lines(tree):
     """Return the lines of all imports, those within functions and for types included."""
     found = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
     return sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in found)
 
 
-def test_minutes(times: Path) -> float:
+def test_minutes(times):
     """Return how long the tests ran, by pytest's XML."""
     return (
         sum(float(suite.get("time", 0)) for suite in ElementTree.parse(times).iter("testsuite"))
@@ -134,12 +129,12 @@ def test_minutes(times: Path) -> float:
     )
 
 
-def figures(folder: Path, under: Sequence[str]) -> dict[str, float]:
+def figures(folder, under):
     """Print the figures of the package, or of some folders of it; return those that have limits."""
     package = folder / PACKAGE
     parts = [package / name for name in under] or [package]
-    modules: dict[str, int] = {}
-    functions: dict[str, int] = {}
+    modules = {}
+    functions = {}
     tokens, names, documented, imports = 0, 0, 0, 0
     for path in files(parts, "*.py"):
         source = path.read_text()
@@ -162,7 +157,7 @@ def figures(folder: Path, under: Sequence[str]) -> dict[str, float]:
     readers = [lines for where, lines in modules.items() if where.startswith(READERS)]
     largest_module = max(modules, key=modules.__getitem__)
     largest_function = max(functions, key=functions.__getitem__)
-    found: dict[str, float] = {
+    found = {
         "modules": len(modules),
         "code_lines": total,
         "import_percent": round(100 * imports / total, 1),
@@ -185,7 +180,7 @@ def figures(folder: Path, under: Sequence[str]) -> dict[str, float]:
         found["test_lines"] = sum(
             len(path.read_text().splitlines()) for path in files([folder / "tests"], "*.py")
         )
-        chain: list[str] = nx.dag_longest_path(import_graph(folder))
+        chain = nx.dag_longest_path(import_graph(folder))
         found["longest_chain"] = len(chain)
         print(f"modules with one importer  {found['modules_with_one_importer']:,}")
         print(f"lines of tests             {found['test_lines']:,}")
@@ -193,7 +188,7 @@ def figures(folder: Path, under: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def above(found: dict[str, float], limits: Path) -> list[str]:
+def above(found, limits):
     """Return what exceeds a limit, in words."""
     allowed = tomllib.loads(limits.read_text())
     return [

@@ -29,9 +29,7 @@ fails has a line that says why.
 
 import argparse
 import json
-import os
 import secrets
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -39,6 +37,7 @@ from statistics import median
 
 import numpy as np
 from machine_facts import machine_facts
+from program_runs import run_program
 from random_models import random_model
 from result_lines import add, lines_of
 
@@ -126,17 +125,12 @@ def examine(seed, number):
 
 def _inside(what, asked, **environment):
     """Do something in a process of its own."""
-    ran = subprocess.run(
-        [sys.executable, str(_INSIDE), what, json.dumps(asked)],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
-        capture_output=True,
-        text=True,
-        timeout=_LIMIT_S,
-        check=False,
-    )
-    if ran.returncode:
-        raise RuntimeError(f"{what}: {ran.stderr.strip().splitlines()[-1]}")
-    return json.loads(ran.stdout.splitlines()[-1])
+    env = {"TF_CPP_MIN_LOG_LEVEL": "3", **environment}
+    words = (sys.executable, str(_INSIDE), what, json.dumps(asked))
+    done = run_program(*words, env=env, timeout=_LIMIT_S)
+    if done.returncode:
+        raise RuntimeError(f"{what}: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def _apart(ours, theirs):

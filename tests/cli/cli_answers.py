@@ -1,8 +1,6 @@
 """What the command answers: JSON that keeps its contract, an analysis, or one error."""
 
 import json
-import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +8,7 @@ from pathlib import Path
 
 import jsonschema
 from command_runs import _ROOT, LAUNCH, Ran, run_here
+from program_runs import run_program
 
 from placement_advisor.results.contracts import load_schema
 
@@ -36,15 +35,9 @@ def error_of(*words):
 
 def apart(*words, within=(), launch=LAUNCH, cwd=None, **variables):
     """Run the command as its installed script does, within another one, in a process of its own."""
-    ran = subprocess.run(
-        [*within, sys.executable, "-P", "-c", launch, *words],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(_ROOT), **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return Ran(code=ran.returncode, out=ran.stdout, err=ran.stderr)
+    python = (*within, sys.executable, "-P", "-c", launch)
+    done = run_program(*python, *words, cwd=cwd, env={"PYTHONPATH": str(_ROOT), **variables})
+    return Ran(code=done.returncode, out=done.stdout, err=done.stderr)
 
 
 @dataclass(frozen=True, kw_only=True)

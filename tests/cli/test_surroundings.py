@@ -9,6 +9,8 @@ import pytest
 from cli_answers import apart, refusal
 from command_runs import _ROOT, LAUNCH, Ran
 from layer_models import model
+from program_runs import run_program
+from real_runs import needs, needs_mounts
 
 from placement_advisor.cli.app import READER_GONE
 from placement_advisor.report.progress import harmless
@@ -27,13 +29,7 @@ inputs = (tf.ones((4, 300)),)
 STRANGER = ("unshare", "--user", "--map-user=12345", "--map-group=12345")
 MOUNTS = ("unshare", "--mount")
 
-
-def needs(namespace):
-    ran = subprocess.run([*namespace, "true"], check=False, capture_output=True)
-    return pytest.mark.skipif(ran.returncode != 0, reason="the system refuses that namespace")
-
-
-needs_stranger, needs_mounts = needs(STRANGER), needs(MOUNTS)
+needs_stranger = needs(*STRANGER)
 
 
 @pytest.fixture
@@ -45,14 +41,8 @@ def folder(tmp_path):
 def in_shell(folder, line, **variables):
     """Run a line of shell in which `$ADVISOR` is the command."""
     launch = f"'{sys.executable}' -P -c \"{LAUNCH}\""
-    return subprocess.run(
-        ["bash", "-c", line.replace("$ADVISOR", launch)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(_ROOT), **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = line.replace("$ADVISOR", launch)
+    return run_program("bash", "-c", words, cwd=folder, env={"PYTHONPATH": str(_ROOT), **variables})
 
 
 def test_output_that_goes_nowhere_is_one_error_or_none(folder):

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from program_runs import run_program
+from real_runs import needs_mounts
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files import output
@@ -189,21 +191,15 @@ except AdvisorError as error:
     print(error.message)
 print(sorted(path.name for path in Path(sys.argv[1]).iterdir()))
 """
-NAMESPACES = subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True)
 
 
-@pytest.mark.skipif(NAMESPACES.returncode != 0, reason="the system refuses a mount namespace")
+@needs_mounts
 def test_a_disk_that_fills_up_is_one_error(tmp_path):
     full = f"mount -t tmpfs -o size=4k tmpfs {tmp_path} && head -c 4096 /dev/zero > {tmp_path}/a"
     command = ["unshare", "--mount", "sh", "-c", f'{full} && exec "$@"', "-"]
-    ran = subprocess.run(
-        [*command, sys.executable, "-c", FULL, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.stderr == ""
-    assert ran.stdout.splitlines() == [
+    done = run_program(*command, sys.executable, "-c", FULL, str(tmp_path))
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
         f"{tmp_path}/out: cannot be written: No space left on device",
         "['a']",
     ]

@@ -1,16 +1,11 @@
-"""What is drawn of a model before anything is written: all but its text."""
-
-from __future__ import annotations
+"""What is drawn of a model; its text is written from it."""
 
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from random_model_parts import keras_code, raw_code
+from random_model_parts.files import file_text
 from random_model_parts.net import GATES, Plan, Trunk
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 MIN_MS, MAX_MS = 0.5, 200.0
 # A step this short holds few layers, however narrow: what starts an op takes its time. One this
@@ -45,15 +40,16 @@ ALL_FEATURES = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draw:
-    """A model without its text; its loss is a mean over the batch, or a sum over its size."""
+class RandomModel:
+    """What was drawn of a model; its loss is a mean over the batch, or a sum over its size."""
 
+    seed: int
     form: str
     plan: Plan
     training: bool
     optimizer: str
     learning_rate: float
-    batch: int
+    batch_size: int
     target_ms: float
     named: bool
     open_batch: bool
@@ -62,7 +58,12 @@ class Draw:
     given: str
 
     @property
-    def features(self) -> frozenset[str]:
+    def text(self):
+        """The text of its file."""
+        return file_text(self)
+
+    @property
+    def features(self):
         """Words of `ALL_FEATURES` for what was drawn."""
         trunks, training = self.plan.trunks, self.training
         recurrent = [trunk for trunk in trunks if trunk.kind == "recurrent"]
@@ -88,41 +89,39 @@ class Draw:
         return frozenset(word for word, holds in words.items() if holds)
 
 
-def draw(
-    seed: int,
-    *,
-    needs: Collection[str],
-    without: Collection[str],
-    learning_rate: float | None,
-    max_ms: float,
-) -> Draw:
-    """Return the first draw of a seed that has what is needed and nothing that is not wanted.
+def random_model(seed, *, needs=(), without=(), learning_rate=None, max_ms=MAX_MS):
+    """Return the model of a seed.
+
+    It is drawn again until it has all features that are needed and none that is not wanted, for
+    example ``needs={"training", "adam", "batch_norm"}``. Given a learning rate, that is taken.
 
     Raises:
-        ValueError: If there is none.
+        ValueError: If no model is like that.
     """
     unknown = {*needs, *without} - ALL_FEATURES
     if unknown:
         raise ValueError(f"no model has {sorted(unknown)}; choose from {sorted(ALL_FEATURES)}")
     for attempt in range(20_000):
-        drawn = _once(random.Random(f"{seed} {attempt}"), learning_rate, max_ms)
+        drawn = _once(seed, attempt, learning_rate, max_ms)
         if drawn.features.issuperset(needs) and drawn.features.isdisjoint(without):
             return drawn
     raise ValueError(f"no model has all of {sorted(needs)} and none of {sorted(without)}")
 
 
-def _once(rng: random.Random, learning_rate: float | None, max_ms: float) -> Draw:
+def _once(seed, attempt, learning_rate, max_ms):
+    rng = random.Random(f"{seed} {attempt}")
     form = rng.choices(list(FORMS), list(FORMS.values()))[0]
     target_ms = MIN_MS * (max_ms / MIN_MS) ** rng.random()
     rate = rng.choice(LEARNING_RATES)
     optimizers = raw_code.OPTIMIZERS if form == "raw" else keras_code.OPTIMIZERS
-    return Draw(
+    return RandomModel(
+        seed=seed,
         form=form,
         plan=_plan(rng, target_ms, form),
         training=form not in ALSO_INFERS or rng.random() > INFERENCE_SHARE,
         optimizer=rng.choice(list(optimizers)),
         learning_rate=rate if learning_rate is None else learning_rate,
-        batch=2 ** rng.randint(3, 8),
+        batch_size=2 ** rng.randint(3, 8),
         target_ms=target_ms,
         named=rng.random() < 0.5,
         open_batch=rng.random() < 0.3,
@@ -133,7 +132,7 @@ def _once(rng: random.Random, learning_rate: float | None, max_ms: float) -> Dra
     )
 
 
-def _plan(rng: random.Random, target_ms: float, form: str) -> Plan:
+def _plan(rng, target_ms, form):
     gan = form == "gan"
     structure = "chain" if gan else rng.choice(STRUCTURES)
     short = target_ms < SHORT_MS
@@ -156,9 +155,7 @@ def _plan(rng: random.Random, target_ms: float, form: str) -> Plan:
     )
 
 
-def _trunk(
-    rng: random.Random, kinds: Sequence[str], cells: Sequence[str], depth: int, width: float = 1.0
-) -> Trunk:
+def _trunk(rng, kinds, cells, depth, width=1.0):
     kind = rng.choice(kinds)
     return Trunk(
         kind=kind,

@@ -1,15 +1,8 @@
 """The text of a model file, for each way in which a step is written."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from random_model_parts import keras_code, raw_code
 from random_model_parts.lines import indented, one_or
-from random_model_parts.net import Net, Part, gan_nets, sized
-
-if TYPE_CHECKING:
-    from random_model_parts.draw import Draw
+from random_model_parts.net import gan_nets, sized
 
 # What each sample loses, from the names of a head's output and of its target.
 LOSSES = {
@@ -20,19 +13,19 @@ LOSSES = {
 BATCHES = 4
 
 
-def file_text(seed: int, draw: Draw) -> str:
+def file_text(draw):
     """Return the text of the file."""
     target_ns = draw.target_ms * 1e6
     if draw.form == "gan":
-        maker, critic = gan_nets(draw.plan, draw.batch, target_ns)
+        maker, critic = gan_nets(draw.plan, draw.batch_size, target_ns)
         body = _gan(draw, maker, critic)
     else:
-        net = sized(draw.plan, draw.batch, target_ns, training=draw.training)
+        net = sized(draw.plan, draw.batch_size, target_ns, training=draw.training)
         body = (_raw if draw.form == "raw" else _keras)(draw, net)
     own_workload = "workload" in "".join(body)
-    mode = "training" if draw.training else "inference"
+    kinds = f"{draw.plan.structure}, {draw.form}, {'training' if draw.training else 'inference'}"
     lines = [
-        f'"""A model drawn at random, seed {seed}: {draw.plan.structure}, {draw.form}, {mode}.',
+        f'"""A model drawn at random, seed {draw.seed}: {kinds}.',
         "",
         f"A step is to take about {draw.target_ms:.1f} ms on one core.",
         '"""',
@@ -42,9 +35,9 @@ def file_text(seed: int, draw: Draw) -> str:
         "import tensorflow as tf",
         *(["", "from placement_advisor import Workload"] if own_workload else []),
         "",
-        f"BATCH_SIZE = {draw.batch}",
+        f"BATCH_SIZE = {draw.batch_size}",
         *([f"LEARNING_RATE = {draw.learning_rate}"] if draw.training else []),
-        f"SEED = {seed}",
+        f"SEED = {draw.seed}",
         "",
         "tf.random.set_seed(SEED)" if draw.form == "raw" else "keras.utils.set_random_seed(SEED)",
         "random = np.random.default_rng(SEED)",
@@ -56,7 +49,7 @@ def file_text(seed: int, draw: Draw) -> str:
 # --- Keras ---------------------------------------------------------------------------------------
 
 
-def _keras(draw: Draw, net: Net) -> list[str]:
+def _keras(draw, net):
     """Return a Keras model and what trains it."""
     if draw.form in ("subclassed", "own_train_step"):
         lines = keras_code.subclassed(net, named=draw.named)
@@ -77,25 +70,20 @@ def _keras(draw: Draw, net: Net) -> list[str]:
     return [*lines, *_keras_data(draw, net)]
 
 
-def _own_train_step(draw: Draw, net: Net) -> list[str]:
-    heads = [head.name for head in net.heads]
+def _own_train_step(draw, net):
     body = [
         "inputs, targets = data",
-        f"{', '.join(f'{head}_target' for head in heads)} = targets",
-        "with tf.GradientTape() as tape:",
-        f"    {', '.join(heads)} = self(inputs, training=True)",
-        f"    loss = {_loss(draw, net)}",
-        "gradients = tape.gradient(loss, self.trainable_variables)",
+        f"{', '.join(f'{head.name}_target' for head in net.heads)} = targets",
+        *_tape(draw, net, "self(inputs, training=True)", "self.trainable_variables"),
         "self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))",
         'return {"loss": loss}',
     ]
     return ["def train_step(self, data):", *indented(body)]
 
 
-def _loop(draw: Draw, net: Net) -> list[str]:
+def _loop(draw, net):
     """Return a step of one's own around a Keras model, with one optimizer or with two."""
     optimizer = keras_code.optimizer_code(draw.optimizer, clipped=draw.clipped)
-    heads = ", ".join(head.name for head in net.heads)
     inputs = one_or("[]", [part.name for part in net.inputs])
     if draw.form == "loop":
         groups = {"optimizer": (optimizer, "model.trainable_variables")}
@@ -105,12 +93,7 @@ def _loop(draw: Draw, net: Net) -> list[str]:
             "lower_optimizer": (optimizer, "model.trainable_variables[:-2]"),
             "upper_optimizer": (other, "model.trainable_variables[-2:]"),
         }
-    step = [
-        "with tf.GradientTape() as tape:",
-        f"    {heads} = model({inputs}, training=True)",
-        f"    loss = {_loss(draw, net)}",
-        "gradients = tape.gradient(loss, model.trainable_variables)",
-    ]
+    step = _tape(draw, net, f"model({inputs}, training=True)", "model.trainable_variables")
     lines = []
     for name, (code, variables) in groups.items():
         lines += [f"{name} = {code}", f"{name}.build({variables})"]
@@ -120,7 +103,7 @@ def _loop(draw: Draw, net: Net) -> list[str]:
     return [*lines, *_train_step(net, step), *_data(draw, net)]
 
 
-def _gan(draw: Draw, maker: Net, critic: Net) -> list[str]:
+def _gan(draw, maker, critic):
     """Return two networks that train against each other, as Keras' own example has it."""
     noise, real = maker.inputs[0].shape[0], critic.inputs[0]
     one = keras_code.optimizer_code(draw.optimizer, clipped=draw.clipped)
@@ -173,7 +156,7 @@ dataset = tf.data.Dataset.from_tensor_slices(real).batch(BATCH_SIZE, drop_remain
 # --- TensorFlow's own functions ------------------------------------------------------------------
 
 
-def _raw(draw: Draw, net: Net) -> list[str]:
+def _raw(draw, net):
     """Return variables, a function of them, and a step that trains or infers."""
     learnt = raw_code.variables(net)
     lines = ["", "", *raw_code.WEIGHT, "", ""]
@@ -187,10 +170,7 @@ def _raw(draw: Draw, net: Net) -> list[str]:
     kept, update = raw_code.update(draw.optimizer, clipped=draw.clipped)
     lines += ["variables = [", *(f"    {name}," for name in learnt), "]", *kept]
     body = [
-        "with tf.GradientTape() as tape:",
-        f"    {', '.join(head.name for head in net.heads)} = forward({inputs})",
-        f"    loss = {_loss(draw, net)}",
-        "gradients = tape.gradient(loss, variables)",
+        *_tape(draw, net, f"forward({inputs})", "variables"),
         *update,
         "return loss",
     ]
@@ -200,7 +180,17 @@ def _raw(draw: Draw, net: Net) -> list[str]:
 # --- Both ----------------------------------------------------------------------------------------
 
 
-def _loss(draw: Draw, net: Net) -> str:
+def _tape(draw, net, call, variables):
+    """Return what finds the gradients of the loss of a call."""
+    return [
+        "with tf.GradientTape() as tape:",
+        f"    {', '.join(head.name for head in net.heads)} = {call}",
+        f"    loss = {_loss(draw, net)}",
+        f"gradients = tape.gradient(loss, {variables})",
+    ]
+
+
+def _loss(draw, net):
     terms = []
     for head in net.heads:
         each = LOSSES[head.name].format(output=head.name, target=f"{head.name}_target")
@@ -209,12 +199,12 @@ def _loss(draw: Draw, net: Net) -> str:
     return " + ".join(terms)
 
 
-def _train_step(net: Net, body: list[str]) -> list[str]:
+def _train_step(net, body):
     arguments = [part.name for part in net.inputs] + [f"{head.name}_target" for head in net.heads]
     return ["", "", "@tf.function", f"def train_step({', '.join(arguments)}):", *indented(body)]
 
 
-def _data(draw: Draw, net: Net) -> list[str]:
+def _data(draw, net):
     """Return what a step of one's own is called with."""
     several = draw.given == "dataset" and draw.training
     samples = f"{BATCHES} * BATCH_SIZE" if several else "BATCH_SIZE"
@@ -233,7 +223,7 @@ def _data(draw: Draw, net: Net) -> list[str]:
     return ["", "", "def workload():", *indented(body)]
 
 
-def _keras_data(draw: Draw, net: Net) -> list[str]:
+def _keras_data(draw, net):
     """Return what a Keras model is trained with, or asked."""
     several = draw.given == "dataset" and draw.training
     samples = f"{BATCHES} * BATCH_SIZE" if several else "BATCH_SIZE"
@@ -247,19 +237,19 @@ def _keras_data(draw: Draw, net: Net) -> list[str]:
     return [f"inputs = ({x}, {targets})"]
 
 
-def _dataset(samples: str) -> list[str]:
+def _dataset(samples):
     batches = "batch(BATCH_SIZE, drop_remainder=True)"
     return [f"dataset = tf.data.Dataset.from_tensor_slices({samples}).{batches}"]
 
 
-def _sample(part: Part, count: str) -> str:
+def _sample(part, count):
     size = f"({', '.join([count, *map(str, part.shape)])})"
     if part.kind == "ids":
         return f"random.integers({part.rows}, size={size}, dtype=np.int32)"
     return f"random.normal(size={size}).astype(np.float32)"
 
 
-def _target(head: Part, count: str) -> str:
+def _target(head, count):
     if head.name == "label":
         return f"random.integers({head.shape[0]}, size={count}, dtype=np.int32)"
     if head.name == "chance":
@@ -267,5 +257,5 @@ def _target(head: Part, count: str) -> str:
     return f"random.normal(size=({count}, 1)).astype(np.float32)"
 
 
-def _joined(lines: list[str]) -> str:
+def _joined(lines):
     return "\n".join(lines)

@@ -1,13 +1,6 @@
 """The code of a network as Keras layers."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from random_model_parts.lines import indented, one_or
-
-if TYPE_CHECKING:
-    from random_model_parts.net import Net, Part
 
 LOSSES = {
     "score": "keras.losses.MeanSquaredError()",
@@ -24,12 +17,12 @@ OPTIMIZERS = {
 }
 
 
-def optimizer_code(optimizer: str, *, clipped: bool) -> str:
+def optimizer_code(optimizer, *, clipped):
     """Return code that makes an optimizer."""
     return f"keras.optimizers.{OPTIMIZERS[optimizer]}{', global_clipnorm=1.0' if clipped else ''})"
 
 
-def functional(net: Net, *, named: bool, open_batch: bool, maker: str = "make_model") -> list[str]:
+def functional(net, *, named, open_batch, maker="make_model"):
     """Return a function that makes a functional model."""
     body = [_input(part, open_batch=open_batch) for part in net.inputs]
     body += [
@@ -42,7 +35,7 @@ def functional(net: Net, *, named: bool, open_batch: bool, maker: str = "make_mo
     return [f"def {maker}():", *indented(body)]
 
 
-def subclassed(net: Net, *, named: bool) -> list[str]:
+def subclassed(net, *, named):
     """Return a class whose `call` computes the network."""
     layers = [part for part in net.parts if part.reads]
     made = [f"self.{part.name} = {_layer(part, named=named)}" for part in layers]
@@ -57,13 +50,13 @@ def subclassed(net: Net, *, named: bool) -> list[str]:
     ]
 
 
-def _input(part: Part, *, open_batch: bool) -> str:
+def _input(part, *, open_batch):
     size = "" if open_batch else ", BATCH_SIZE"
     kind = ', dtype="int32"' if part.kind == "ids" else ""
     return f'{part.name} = keras.Input({part.shape}{size}{kind}, name="{part.name}")'
 
 
-def _layer(part: Part, *, named: bool) -> str:
+def _layer(part, *, named):
     """Return code that makes a layer."""
     units = part.shape[-1]
     activation = f'activation="{part.activation}"'
@@ -86,5 +79,5 @@ def _layer(part: Part, *, named: bool) -> str:
     return f"keras.layers.{kind}({', '.join([*words, *name])})"
 
 
-def _read(part: Part) -> str:
+def _read(part):
     return one_or("[]", [read.name for read in part.reads])

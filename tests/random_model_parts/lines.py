@@ -1,13 +1,11 @@
 """Lines of Python that are written from parts."""
 
-from __future__ import annotations
+
+def indented(lines, levels=1):
+    """Return lines further to the right."""
+    return [f"{'    ' * levels}{line}" if line else "" for line in lines]
 
 
-def indented(lines: list[str]) -> list[str]:
-    """Return lines one level further to the right."""
-    return [f"    {line}" if line else "" for line in lines]
-
-
-def one_or(brackets: str, names: list[str]) -> str:
+def one_or(brackets, names):
     """Return a name alone, several in brackets."""
     return names[0] if len(names) == 1 else f"{brackets[0]}{', '.join(names)}{brackets[1]}"

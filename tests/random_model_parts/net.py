@@ -65,12 +65,12 @@ class Part:
     unrolled: bool = False
 
     @property
-    def last(self) -> int:
+    def last(self):
         """The size of the last dimension of what it reads."""
         return self.reads[0].shape[-1]
 
     @property
-    def weights(self) -> int:
+    def weights(self):
         """How many numbers it learns."""
         if self.kind in ("dense", "head"):
             return (self.last + 1) * self.shape[-1]
@@ -89,25 +89,23 @@ class Net:
 
     parts: list[Part] = field(default_factory=list)
 
-    def add(
-        self, name: str, kind: str, *reads: Part, shape: tuple[int, ...], **more: object
-    ) -> Part:
+    def add(self, name, kind, *reads, shape, **more):
         """Add a part and return it."""
-        part = Part(name=name, kind=kind, reads=reads, shape=shape, **more)  # type: ignore[arg-type]
+        part = Part(name=name, kind=kind, reads=reads, shape=shape, **more)
         self.parts.append(part)
         return part
 
     @property
-    def inputs(self) -> list[Part]:
+    def inputs(self):
         """What the model is given."""
         return [part for part in self.parts if part.kind in ("numbers", "ids")]
 
     @property
-    def heads(self) -> list[Part]:
+    def heads(self):
         """What the model returns."""
         return [part for part in self.parts if part.kind == "head"]
 
-    def step_ns(self, batch: int, *, training: bool) -> float:
+    def step_ns(self, batch, *, training):
         """Return about how long a step takes on one core."""
         total = 0.0
         for part in self.parts:
@@ -134,7 +132,7 @@ NOUNS = ("user", "item", "context", "query", "page", "image", "sound", "place")
 HEADS = {"score": 1, "label": 10, "chance": 1}
 
 
-def build(plan: Plan, scale: float) -> Net:
+def build(plan, scale):
     """Return the network of a plan, its layers as wide as the scale says."""
     net = Net()
     names = NOUNS[: len(plan.trunks)]
@@ -155,7 +153,7 @@ def build(plan: Plan, scale: float) -> Net:
     return net
 
 
-def sized(plan: Plan, batch: int, target_ns: float, *, training: bool) -> Net:
+def sized(plan, batch, target_ns, *, training):
     """Return the network of a plan whose step takes about so long, or the nearest that can be."""
     low, high = math.log(4.0), math.log(4096.0)
     for _ in range(20):
@@ -167,7 +165,7 @@ def sized(plan: Plan, batch: int, target_ns: float, *, training: bool) -> Net:
     return build(plan, math.exp(low))
 
 
-def gan_nets(plan: Plan, batch: int, target_ns: float) -> tuple[Net, Net]:
+def gan_nets(plan, batch, target_ns):
     """Return a network that makes samples of noise, and one that tells them from true ones."""
     # A step runs the critic forward and back on twice the batch, and both once on the batch.
     critic = sized(plan, batch, target_ns / 4, training=True)
@@ -181,13 +179,13 @@ def gan_nets(plan: Plan, batch: int, target_ns: float) -> tuple[Net, Net]:
     return maker, critic
 
 
-def _units(width: float) -> int:
+def _units(width):
     """Return a number of units that one would choose."""
     step = 16 if width >= 64 else 4
     return max(4, step * round(width / step))
 
 
-def _input(net: Net, trunk: Trunk, name: str) -> Part:
+def _input(net, trunk, name):
     size = trunk.input_size
     if trunk.kind == "embedding":
         return net.add(name, "ids", shape=(size,), rows=100 * size)
@@ -195,7 +193,7 @@ def _input(net: Net, trunk: Trunk, name: str) -> Part:
     return net.add(name, "numbers", shape=shapes[trunk.kind])
 
 
-def _trunk(net: Net, x: Part, trunk: Trunk, name: str, scale: float) -> Part:
+def _trunk(net, x, trunk, name, scale):
     """Add a stack of layers and return its last, a vector for each sample."""
     units = _units(trunk.width * scale)
     if trunk.kind == "conv":
@@ -213,7 +211,7 @@ def _trunk(net: Net, x: Part, trunk: Trunk, name: str, scale: float) -> Part:
     return x
 
 
-def _dense(net: Net, x: Part, trunk: Trunk, name: str, units: int) -> Part:
+def _dense(net, x, trunk, name, units):
     x = net.add(name, "dense", x, shape=(units,), activation=trunk.activation)
     if trunk.batch_norm and trunk.kind != "conv":
         x = net.add(f"{name}_norm", "batch_norm", x, shape=x.shape)
@@ -222,7 +220,7 @@ def _dense(net: Net, x: Part, trunk: Trunk, name: str, units: int) -> Part:
     return x
 
 
-def _convolutions(net: Net, x: Part, trunk: Trunk, name: str, filters: int) -> Part:
+def _convolutions(net, x, trunk, name, filters):
     for number in range(1, trunk.depth + 1):
         shape = (*x.shape[:2], filters)
         x = net.add(f"{name}_conv_{number}", "conv", x, shape=shape, activation=trunk.activation)
@@ -234,7 +232,7 @@ def _convolutions(net: Net, x: Part, trunk: Trunk, name: str, filters: int) -> P
     return net.add(f"{name}_flat", "flatten", x, shape=(math.prod(x.shape),))
 
 
-def _joined(net: Net, tops: list[Part], join: str) -> Part:
+def _joined(net, tops, join):
     if join == "concat":
         width = sum(top.shape[0] for top in tops)
         return net.add("joined", "concat", *tops, shape=(width,))
@@ -246,7 +244,7 @@ def _joined(net: Net, tops: list[Part], join: str) -> Part:
     return net.add("joined", join, *even, shape=(width,))
 
 
-def _cross_stitched(net: Net, plan: Plan, names: tuple[str, ...], scale: float) -> Part:
+def _cross_stitched(net, plan, names, scale):
     """Add towers of dense layers, each of whose layers reads the sum of all of the layer before."""
     tops = [
         net.add(f"{name}_in", "dense", _input(net, trunk, name), shape=(_units(scale),))
@@ -261,7 +259,7 @@ def _cross_stitched(net: Net, plan: Plan, names: tuple[str, ...], scale: float) 
     return _joined(net, tops, "concat")
 
 
-def _experts(net: Net, plan: Plan, scale: float) -> Part:
+def _experts(net, plan, scale):
     """Add experts that read the same input, each weighed by what it makes of it."""
     x = _input(net, plan.trunks[0], "features")
     weighed = []

@@ -1,13 +1,6 @@
 """The code of a network as TensorFlow's own functions over variables, and optimizers by hand."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from random_model_parts.lines import indented, one_or
-
-if TYPE_CHECKING:
-    from random_model_parts.net import Net, Part
 
 WEIGHT = [
     "def weight(*shape, spread=None):",
@@ -22,7 +15,7 @@ ACTIVATIONS = {
     "sigmoid": "tf.sigmoid({})",
 }
 # What an optimizer keeps for each variable, and how; and what it takes off the variable.
-OPTIMIZERS: dict[str, tuple[dict[str, str], str]] = {
+OPTIMIZERS = {
     "sgd": ({}, "LEARNING_RATE * gradient"),
     "momentum": (
         {"velocity": "assign(0.9 * velocity + gradient)"},
@@ -46,7 +39,7 @@ OPTIMIZERS: dict[str, tuple[dict[str, str], str]] = {
 }
 
 
-def variables(net: Net) -> dict[str, str]:
+def variables(net):
     """Return code that makes each variable that learns, by its name."""
     return {
         f"{part.name}_{what}": code
@@ -56,7 +49,7 @@ def variables(net: Net) -> dict[str, str]:
     }
 
 
-def averages(net: Net) -> dict[str, str]:
+def averages(net):
     """Return code that makes the moving averages of batch norm, by their names."""
     kept = {}
     for part in net.parts:
@@ -67,7 +60,7 @@ def averages(net: Net) -> dict[str, str]:
     return kept
 
 
-def forward(net: Net, *, training: bool) -> list[str]:
+def forward(net, *, training):
     """Return a function that computes the network."""
     inputs = ", ".join(part.name for part in net.inputs)
     body = [line for part in net.parts if part.reads for line in _code(part, training=training)]
@@ -75,7 +68,7 @@ def forward(net: Net, *, training: bool) -> list[str]:
     return [f"def forward({inputs}):", *indented(body)]
 
 
-def update(optimizer: str, *, clipped: bool) -> tuple[list[str], list[str]]:
+def update(optimizer, *, clipped):
     """Return what an optimizer keeps, and how it updates `variables` from `gradients`."""
     slots, taken_off = OPTIMIZERS[optimizer]
     several = [slot.replace("ty", "tie") + "s" for slot in slots]
@@ -96,7 +89,7 @@ def update(optimizer: str, *, clipped: bool) -> tuple[list[str], list[str]]:
     return kept, [*lines, f"for {names} in zip({over}):", *indented(each)]
 
 
-def _weights(part: Part) -> dict[str, str]:
+def _weights(part):
     before, units = part.last, part.shape[-1]
     bias = f"tf.Variable(tf.zeros({units}))"
     own = f"weight({units}, {units}, spread={units**-0.5:.3f})"
@@ -110,7 +103,7 @@ def _weights(part: Part) -> dict[str, str]:
     }.get(part.kind, {})
 
 
-def _code(part: Part, *, training: bool) -> list[str]:
+def _code(part, *, training):
     name, reads = part.name, [read.name for read in part.reads]
     x = reads[0]
     if part.kind == "batch_norm":
@@ -134,7 +127,7 @@ def _code(part: Part, *, training: bool) -> list[str]:
     return [f"{name} = {code}"]
 
 
-def _batch_norm(part: Part, x: str, *, training: bool) -> list[str]:
+def _batch_norm(part, x, *, training):
     name = part.name
     learnt = f"{name}_b, {name}_scale, 1e-3"
     if not training:
@@ -148,7 +141,7 @@ def _batch_norm(part: Part, x: str, *, training: bool) -> list[str]:
     ]
 
 
-def _recurrent(part: Part, x: str) -> list[str]:
+def _recurrent(part, x):
     name = part.name
     span = "range" if part.unrolled else "tf.range"
     state = f"tf.matmul({x}[:, step], {name}_in) + tf.matmul({name}, {name}_w) + {name}_b"

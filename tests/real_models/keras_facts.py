@@ -1,9 +1,6 @@
 """What Keras itself says about the model that a loader holds. Runs in the loader's process."""
 
-from __future__ import annotations
-
 from math import prod
-from typing import Any
 
 import keras
 
@@ -11,7 +8,7 @@ from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.trace import tracer
 
 
-def facts() -> dict[str, Any]:
+def facts():
     """Return what models here are checked against.
 
     By path: ``weights`` are numbers of elements, ``slots`` and ``state`` bytes. ``macs`` are
@@ -19,7 +16,6 @@ def facts() -> dict[str, Any]:
     images enter: its input needs no gradient.
     """
     model = tracer.loaded_workload().model
-    assert model is not None
     macs = [m for layer in model._flatten_layers() if (m := _multiply_adds(layer))]
     return {
         "count_params": model.count_params(),
@@ -32,11 +28,11 @@ def facts() -> dict[str, Any]:
     }
 
 
-def _sizes(variables: Any) -> dict[str, int]:
+def _sizes(variables):
     return {variable.path: int(variable.numpy().nbytes) for variable in variables}
 
 
-def _multiply_adds(layer: Any) -> int:
+def _multiply_adds(layer):
     """Multiply each output element by the weights that it is a sum over."""
     match layer:
         case keras.layers.DepthwiseConv2D():
@@ -48,11 +44,10 @@ def _multiply_adds(layer: Any) -> int:
     return 0
 
 
-def save(source: str, path: str, form: str) -> None:
+def save(source, path, form):
     """Save the model of a file as ``saved_model``, which only infers, or whole as ``keras``."""
     tracer.load_workload(ModelSource(path=source))
     model = tracer.loaded_workload().model
-    assert model is not None
     if form == "saved_model":
         model.export(path, verbose=False)
     else:

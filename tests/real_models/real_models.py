@@ -1,21 +1,14 @@
 """Models loaded and traced at their real size, and what Keras says about them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.processes.children import Child
 from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from placement_advisor.graph.op_graph import OpGraph
 
 keras_facts = RemoteModule("keras_facts")
 MODELS = Path(__file__).parent / "models"
@@ -31,17 +24,15 @@ class RealModel:
     facts: dict[str, Any] | None
 
     @property
-    def graph(self) -> OpGraph:
+    def graph(self):
         return self.traced.graph
 
 
-def load_and_trace(
-    path: Path, folder: Path, *, batch_size: int | None = None, facts: bool = False
-) -> RealModel:
+def load_and_trace(path, folder, *, batch_size=None, facts=False):
     """Load and trace a model in a child; ``folder`` takes what that writes."""
     with Child("loader") as loader:
 
-        def ask(function: Callable[..., Any], *arguments: object) -> Any:
+        def ask(function, *arguments):
             return loader.call(function, *arguments, time_limit_s=_TIME_LIMIT_S)
 
         ask(tracer.load_workload, ModelSource(path=str(path), batch_size=batch_size))
@@ -50,7 +41,7 @@ def load_and_trace(
         return RealModel(traced=traced, facts=ask(keras_facts.facts) if facts else None)
 
 
-def saved(name: str, folder: Path, form: str) -> Path:
+def saved(name, folder, form):
     """Have Keras save one of the models here as ``saved_model`` or ``keras``; return where."""
     path = folder / (name if form == "saved_model" else f"{name}.keras")
     with Child("keras") as child:

@@ -1,14 +1,11 @@
 """Every sample model through the advisor: traced at its small size, and in the slow suite run for
 real and traced at its full size."""
 
-from __future__ import annotations
-
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -376,7 +373,7 @@ class TestASampleForReal:
         answers = ("split: ", "stay single: ", "stay single, proved ", "cannot tell: ")
         assert any(line.startswith(answers) for line in ran.out.splitlines()[:5])
 
-        analysis: dict[str, Any] = json.loads((folder / "analysis.json").read_text())
+        analysis = json.loads((folder / "analysis.json").read_text())
         jsonschema.validate(analysis, load_schema("analysis"))
         assert 0 < analysis["bound"]["step_ns"] <= analysis["bound"]["single_ns"]
         assert analysis["break_even"]["free_copies"]["ratio"] > 0

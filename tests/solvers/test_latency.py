@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations, pairwise, permutations
 
@@ -169,7 +167,7 @@ def problems(draw):
     count = draw(st.integers(1, 6))
     ends = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1))
     edges = sorted({(a, b) for a, b in draw(st.lists(ends, max_size=8)) if a < b})
-    groups: dict[int, list[int]] = {}
+    groups = {}
     for number in range(count):
         groups.setdefault(draw(st.integers(0, count - 1)), []).append(number)
     pools = [

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 
@@ -123,7 +121,7 @@ def places_of(step, op):
 
 def longest_chain_ns(step):
     """Return what the longest chain takes, by trying all that go on."""
-    readers: dict[int, set[int]] = {op: set() for op in range(len(step.ops))}
+    readers = {op: set() for op in range(len(step.ops))}
     for producer, read_by in step.tensors():
         readers[producer].update(read_by)
 
@@ -137,7 +135,7 @@ def longest_chain_ns(step):
 
 def busiest_root_ns(step):
     """Return the least work of the device that holds a group, for the group where it is most."""
-    busy_ns: dict[int, list[int]] = {root: [] for root in range(step.groups)}
+    busy_ns = {root: [] for root in range(step.groups)}
     for number in range(1, 2**step.groups):
         here = {group for group in range(step.groups) if number >> group & 1}
         work_ns = sum(

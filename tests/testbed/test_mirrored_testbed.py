@@ -1,7 +1,5 @@
 """A mirrored step on children that answer as told; `test_analyze_mirrored` has real ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -91,7 +89,7 @@ def bench(child, tmp_path):
 
     beside = SimpleNamespace(plan=plan, call=call, site=machine, end_if_dead=lambda: None)
     how = {"captured": None, "program": "batch", "draws": False, "statistics": ("mean",)}
-    made = MirroredTestbed(beside, SOURCE, tmp_path, {}, **how)  # type: ignore[arg-type]
+    made = MirroredTestbed(beside, SOURCE, tmp_path, {}, **how)
     assert made.start() == "times"
     child.log.clear()
     return made

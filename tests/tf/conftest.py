@@ -1,10 +1,7 @@
 """Models traced once for all tests of TensorFlow's side. TensorFlow itself stays in children."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 from traced_models import MODELS, trace
@@ -46,7 +43,7 @@ def trace_source(tmp_path):
 class LimitedChild(children.Child):
     """A child that no test waits for longer than ten minutes."""
 
-    def call(self, function: Any, *args: Any, time_limit_s: float | None = 600.0) -> Any:
+    def call(self, function, *args, time_limit_s=600.0):
         return super().call(function, *args, time_limit_s=time_limit_s)
 
 

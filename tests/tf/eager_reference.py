@@ -7,7 +7,7 @@ from placement_advisor.tf.trace import bundle
 from placement_advisor.tf.trace.tracer import labels, loaded_workload
 
 
-def results(steps: int) -> StepResults:
+def results(steps):
     """Run the step as a plain tf.function and return outputs and state.
 
     Runners take one step before they restore the initial state, and kernels with a random state

@@ -1,23 +1,13 @@
 """Small graphs by hand, for children: ops as ``{name: (kind, inputs)}``, devices apart."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 import tensorflow as tf
 
 from placement_advisor.tf import placed_step
 from placement_advisor.tf.trace.bundle import Bundle
 
-if TYPE_CHECKING:
-    from placement_advisor.profile.worker_steps import PlannedCopy
 
-Ops = Mapping[str, tuple[str, Sequence[str]]]
-
-
-def graph_def(ops: Ops, device_of: Mapping[str, str] | None = None) -> Any:
+def graph_def(ops, device_of=None):
     found = tf.compat.v1.GraphDef()
     for name, (kind, inputs) in ops.items():
         node = found.node.add()
@@ -27,9 +17,7 @@ def graph_def(ops: Ops, device_of: Mapping[str, str] | None = None) -> Any:
     return found
 
 
-def placed(
-    ops: Ops, device_of: Mapping[str, str], inputs: Mapping[str, Sequence[int]]
-) -> dict[str, tuple[str, list[str], str]]:
+def placed(ops, device_of, inputs):
     """Return kind, inputs and device of each op of a placed graph; ``inputs`` give shapes."""
     bundle = Bundle(
         graph_def=graph_def(ops),
@@ -44,11 +32,7 @@ def placed(
     return {node.name: (node.op, list(node.input), node.device) for node in found.node}
 
 
-def crossings(
-    partitions: Sequence[Sequence[tuple[str, str, Sequence[str], Mapping[str, str]]]],
-    device_names: Mapping[str, str],
-    size_of: Mapping[tuple[str, int], int],
-) -> tuple[PlannedCopy, ...]:
+def crossings(partitions, device_names, size_of):
     """Return what crosses in partition graphs; ops as (name, kind, inputs, attributes).
 
     The attribute ``client_terminated`` is true if it is there.
@@ -66,13 +50,13 @@ def crossings(
     return placed_step.crossings(graphs, device_names, size_of)
 
 
-def moved(executed: Mapping[str, str], planned: Mapping[str, str]) -> tuple[str, ...]:
+def moved(executed, planned):
     """Return the ops that stand elsewhere than planned, from devices by op."""
     graphs = [graph_def(dict.fromkeys(ops, ("NoOp", ())), ops) for ops in (executed, planned)]
     return placed_step.moved_ops(graphs[:1], graphs[1])
 
 
-def saved_and_loaded(folder: str, again: str) -> tuple[bool, list[str]]:
+def saved_and_loaded(folder, again):
     """Load a bundle, save and load it again; return whether graphs are equal, and what differs."""
     from pathlib import Path
 

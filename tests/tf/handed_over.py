@@ -1,9 +1,6 @@
 """Objects that tests hand over, in a child."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -19,11 +16,11 @@ Y = X[:, :1] ** 2
 class Doubled(keras.layers.Layer):
     """A class that no other process knows."""
 
-    def call(self, x: Any) -> Any:
+    def call(self, x):
         return 2 * x
 
 
-def model(*, own_class: bool) -> Any:
+def model(*, own_class):
     """Return a compiled model."""
     inputs = keras.Input((6,), name="features")
     x = keras.layers.Dense(4, activation="relu", name="hidden")(inputs)
@@ -33,22 +30,22 @@ def model(*, own_class: bool) -> Any:
     return made
 
 
-def write(kind: str, folder: str) -> str:
+def write(kind, folder):
     """Hand something over; return the file, or what is said of it."""
     weight = tf.Variable(tf.fill((6, 1), 0.5), name="weight")
 
     @tf.function
-    def train_step(x: Any, y: Any) -> Any:
+    def train_step(x, y):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((x @ weight - y) ** 2)
         weight.assign_sub(0.1 * tape.gradient(loss, weight))
         return loss
 
     @tf.function
-    def calls_python(x: Any) -> Any:
+    def calls_python(x):
         return tf.py_function(lambda value: value, [x @ weight], tf.float32)
 
-    given: dict[str, tuple[Any, ...]] = {
+    given = {
         "model": (model(own_class=False), X, Y),
         "own class": (model(own_class=True), X, Y),
         "dataset": (train_step, tf.data.Dataset.from_tensors((X, Y))),

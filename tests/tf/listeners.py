@@ -2,17 +2,17 @@
 
 import socket
 
-_listening: list[socket.socket] = []
+_listening = []
 
 
-def listen(port: int = 0) -> int:
+def listen(port=0):
     """Listen on loopback; return the port."""
     listener = socket.create_server(("127.0.0.1", port))
     _listening.append(listener)
     return int(listener.getsockname()[1])
 
 
-def can_connect(port: int) -> bool:
+def can_connect(port):
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:

@@ -1,15 +1,10 @@
 """Training steps of this process, made anew with equal state whenever they are asked for."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STEPS = 20
 BATCH = 16
@@ -23,7 +18,7 @@ class Live(NamedTuple):
     variables: list[Any]
 
 
-def tape_step() -> Live:
+def tape_step():
     random = np.random.default_rng(1)
     shapes = {"first": (8, 12), "bias": (12,), "last": (12, 1)}
     weights = [
@@ -33,7 +28,7 @@ def tape_step() -> Live:
     count = tf.Variable(0, dtype=tf.int64, trainable=False, name="count")
 
     @tf.function
-    def train_step(x: Any, y: Any) -> Any:
+    def train_step(x, y):
         with tf.GradientTape() as tape:
             hidden = tf.nn.relu(x @ weights[0] + weights[1])
             loss = tf.reduce_mean((hidden @ weights[2] - y) ** 2)
@@ -42,15 +37,15 @@ def tape_step() -> Live:
         count.assign_add(1)
         return {"loss": loss, "nothing": None, "count": count.read_value()}
 
-    return Live(train_step, _batches((8,)), [*weights, count])
+    return Live(train_step, batches((8,)), [*weights, count])
 
 
-def looping_step() -> Live:
+def looping_step():
     """A loop in the step, whose body TensorFlow keeps as a function of its own."""
     weight = tf.Variable(tf.eye(6) * 0.5, name="weight")
 
     @tf.function
-    def train_step(x: Any, y: Any) -> Any:
+    def train_step(x, y):
         with tf.GradientTape() as tape:
             for _ in tf.range(3):
                 x = tf.tanh(x @ weight)
@@ -58,17 +53,17 @@ def looping_step() -> Live:
         weight.assign_sub(0.05 * tape.gradient(loss, weight))
         return {"loss": loss}
 
-    return Live(train_step, _batches((6,)), [weight])
+    return Live(train_step, batches((6,)), [weight])
 
 
-def looked_up() -> Live:
+def looked_up():
     """A table that the step reads."""
     keys, values = tf.constant(["a", "b", "c"]), tf.constant([0, 1, 2], tf.int64)
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), 3)
     rows = tf.Variable(tf.random.stateless_normal((4, 5), (1, 2)), name="rows")
 
     @tf.function
-    def train_step(words: Any) -> Any:
+    def train_step(words):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.gather(rows, table.lookup(words)) ** 2)
         rows.assign_sub(0.1 * tf.convert_to_tensor(tape.gradient(loss, rows)))
@@ -78,7 +73,7 @@ def looked_up() -> Live:
     return Live(train_step, [(np.roll(words, i),) for i in range(STEPS)], [rows])
 
 
-def shared_embedding() -> Live:
+def shared_embedding():
     """One embedding, called twice, whose gradients are IndexedSlices; Adam; seeded dropout."""
     keras.utils.set_random_seed(3)
     left, right = (keras.Input((10,), dtype="int32", name=name) for name in ("left", "right"))
@@ -94,26 +89,26 @@ def shared_embedding() -> Live:
     random = np.random.default_rng(4)
     ids = random.integers(0, 50, (STEPS, 2, BATCH, 10)).astype(np.int32)
     targets = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
-    batches = [((one, other), y) for (one, other), y in zip(ids, targets, strict=True)]
-    return Live(model, batches, [])
+    given = [((one, other), y) for (one, other), y in zip(ids, targets, strict=True)]
+    return Live(model, given, [])
 
 
 class Gan(keras.Model):
     """Two networks and two optimizers; the generator learns from the updated discriminator."""
 
-    def __init__(self, generator: Any, discriminator: Any) -> None:
+    def __init__(self, generator, discriminator):
         super().__init__()
         self.generator, self.discriminator = generator, discriminator
         self.measure = keras.losses.BinaryCrossentropy(from_logits=True)
 
-    def call(self, x: Any) -> Any:
+    def call(self, x):
         return self.discriminator(x)
 
-    def compile(self, d_optimizer: Any, g_optimizer: Any) -> None:
+    def compile(self, d_optimizer, g_optimizer):
         super().compile()
         self.d_optimizer, self.g_optimizer = d_optimizer, g_optimizer
 
-    def train_step(self, data: Any) -> Any:
+    def train_step(self, data):
         noise, real = data
         fake = self.generator(noise)
         both = tf.concat([fake, real], 0)
@@ -128,12 +123,12 @@ class Gan(keras.Model):
         return {"loss": d_loss, "g_loss": g_loss}
 
     @staticmethod
-    def _learn(optimizer: Any, of: Any, tape: Any, loss: Any) -> None:
+    def _learn(optimizer, of, tape, loss):
         weights = of.trainable_weights
         optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
 
 
-def gan() -> Live:
+def gan():
     keras.utils.set_random_seed(8)
     dense = keras.layers.Dense
     generator = keras.Sequential([keras.Input((4,)), dense(9, "tanh"), dense(6)])
@@ -148,12 +143,12 @@ def gan() -> Live:
     return Live(model, list(zip(noise, real, strict=True)), [])
 
 
-STEPS_BY_NAME: dict[str, Callable[[], Live]] = {
+STEPS_BY_NAME = {
     made.__name__: made for made in (tape_step, looping_step, looked_up, shared_embedding, gan)
 }
 
 
-def variables_of(live: Live) -> list[Any]:
+def variables_of(live):
     """Return all variables, those of an optimizer included, which are made with the first step."""
     if not isinstance(live.step, keras.Model):
         return live.variables
@@ -164,7 +159,8 @@ def variables_of(live: Live) -> list[Any]:
     return [variable.value for variable in (*model.variables, *slots)]
 
 
-def _batches(shape: tuple[int, ...]) -> list[tuple[Any, ...]]:
+def batches(shape):
+    """Return batches of samples of a shape, each with a number to learn."""
     random = np.random.default_rng(2)
     x = random.normal(size=(STEPS, BATCH, *shape)).astype(np.float32)
     y = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)

@@ -2,9 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,13 +13,13 @@ from placement_advisor.tf.trace import tracer
 from placement_advisor.tf.trace.bundle import array
 
 
-def load(path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+def load(path, asked):
     """Load a path with what is asked of it; return what it was taken for."""
     tracer.load_workload(ModelSource(path=path, **asked))
     return seen()
 
 
-def seen() -> dict[str, Any]:
+def seen():
     """Return what this process has loaded, with the shapes of all batches, flattened.
 
     Where batches are yet to be made up, the shapes are those of the specs, once.
@@ -41,7 +39,7 @@ def seen() -> dict[str, Any]:
     }
 
 
-def trace(path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+def trace(path, asked):
     """Load and trace; return what `load` does, with op kinds, batches, and what a step returns."""
     answer = load(path, asked)
     found = tracer.loaded_workload()
@@ -56,12 +54,12 @@ def trace(path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def file_of_module(name: str) -> str | None:
+def file_of_module(name):
     """Return where an imported module comes from."""
     return sys.modules[name].__file__
 
 
-def another_batch(path: str) -> list[Any] | None:
+def another_batch(path):
     """Load and trace; return the second example batch of the traced step, if it has one."""
     tracer.load_workload(ModelSource(path=path))
     tracer.trace_workload(path, None)
@@ -69,23 +67,23 @@ def another_batch(path: str) -> list[Any] | None:
     return [array(tensor) for tensor in tf.nest.flatten(rest[0])] if rest else None
 
 
-def first_batch() -> list[Any]:
+def first_batch():
     """Return the tensors of the last batch that a script was given, as arrays."""
     return [array(tensor) for tensor in tf.nest.flatten(tracer.loaded_workload().batches[-1])]
 
 
-def alive() -> tuple[list[int], str]:
+def alive():
     """Return the children of this process, and which module is `__main__`."""
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
     return list(map(int, children)), str(sys.modules["__main__"].__file__)
 
 
-def change_folder(path: str) -> None:
+def change_folder(path):
     """Make a folder the current one of this process."""
     os.chdir(path)
 
 
-def replayed(folder: str) -> list[tuple[Any, Any]]:
+def replayed(folder):
     """Run the step from where the script was; return what variables hold then, and held there.
 
     The script has a function ``held`` that returns its variables, and wrote into files, numbered by

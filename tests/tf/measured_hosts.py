@@ -1,9 +1,6 @@
 """How hosts are measured: on networks that are known, and with clocks that are read inside."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import tensorflow as tf
@@ -11,53 +8,47 @@ import tensorflow as tf
 from placement_advisor.machine.calibration import CopyTiming
 from placement_advisor.tf.run import calibration, graph_timing
 
-if TYPE_CHECKING:
-    from placement_advisor.tf.run.calibration import Effort
-
-
 _ENDS = ("a:0", "b:0")
 
 
-def sizes_measured(one_way_ns: int, ns_per_byte: float) -> list[tuple[int, Effort]]:
+def sizes_measured(one_way_ns, ns_per_byte):
     """Return the sizes that are measured over a network, and how, in two passes alike."""
-    asked: list[tuple[int, Effort]] = []
+    asked = []
 
-    def round_trip(
-        _: Any, ends: Any, size_bytes: int, effort: Effort, message_ns: float
-    ) -> CopyTiming:
+    def round_trip(_, ends, size_bytes, effort, message_ns):
         assert (ends, message_ns) == (_ENDS, one_way_ns)
         asked.append((size_bytes, effort))
         copy_ns = one_way_ns + round(ns_per_byte * size_bytes)
         return CopyTiming(size_bytes=size_bytes, copy_ns=copy_ns, send_ns=None, receive_ns=None)
 
-    efforts: dict[int, Effort] = {}
+    efforts = {}
     with patch.object(calibration, "round_trip", round_trip):
-        first = calibration._round_trips(None, _ENDS, one_way_ns, efforts)  # type: ignore[arg-type]
-        again = calibration._round_trips(None, _ENDS, one_way_ns, efforts)  # type: ignore[arg-type]
+        first = calibration._round_trips(None, _ENDS, one_way_ns, efforts)
+        again = calibration._round_trips(None, _ENDS, one_way_ns, efforts)
     assert first == again
     half = len(asked) // 2
     assert asked[:half] == asked[half:]
     return asked[:half]
 
 
-def passes_made(each_s: float) -> int:
+def passes_made(each_s):
     """Return how often something is measured that takes so long."""
     now_s = [0.0]
 
-    def pass_on() -> None:
+    def pass_on():
         now_s[0] += each_s
 
     with patch.object(calibration.time, "monotonic", lambda: now_s[0]):
         return len(calibration._passes(pass_on))
 
 
-def second_pair(one: int, other: int) -> tuple[str, str] | None:
+def second_pair(one, other):
     """Return the devices that copy beside the first ones of hosts that have so many."""
     names = [tuple(f"{host}:{i}" for i in range(n)) for host, n in (("a", one), ("b", other))]
     return calibration._second_pair(*names)
 
 
-def own_reading(carriers: tuple[int, ...]) -> tuple[int, int, int]:
+def own_reading(carriers):
     """Return what an op reads of this process and carriers, between two readings without one."""
     token = graph_timing.offer_core_clock(carriers)
     with tf.Graph().as_default() as graph:
@@ -69,7 +60,7 @@ def own_reading(carriers: tuple[int, ...]) -> tuple[int, int, int]:
         return before_ns, read_ns, time.process_time_ns() + sum(map(_outside, carriers))
 
 
-def _outside(process: int) -> int:
+def _outside(process):
     """Return the processor time of another process.
 
     Source: clock_getcpuclockid(3), whose Linux implementation this is; Python does not have it.

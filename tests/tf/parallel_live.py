@@ -1,16 +1,13 @@
 """What tests of `make_parallel` do in a child, which has two or three logical CPUs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import keras
 import numpy as np
 import tensorflow as tf
-from live_steps import BATCH, STEPS_BY_NAME, Live
-from placed_live import beside, cpus, differences, random_placement
+from live_steps import BATCH, STEPS_BY_NAME, Live, batches
+from placed_live import beside, cpus, differences, error_of, random_placement
 from tensorflow.python.eager import context
 
 import placement_advisor
@@ -21,26 +18,11 @@ from placement_advisor.tf.placed_step import PlacedStep, Runtime, placed_graph
 from placement_advisor.tf.split_step import split_step
 from placement_advisor.tf.verifier import Verifier, find_cancelling, results_of_shares
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from placement_advisor.measurement.verification import StepResults, Verification
-    from placement_advisor.tf.trace.bundle import Bundle
-
-
 STEPS = 6
 TWO = ("CPU:0", "CPU:1")
 
 
-def _batches(seed: int, *shape: int) -> list[tuple[Any, Any]]:
-    """Return the batch of each step: samples of a shape, and a number for each."""
-    random = np.random.default_rng(seed)
-    x = random.normal(size=(STEPS, BATCH, *shape)).astype(np.float32)
-    y = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
-    return list(zip(x, y, strict=True))
-
-
-def keras_step() -> Live:
+def keras_step():
     """A Keras model with an embedding, a metric that counts, and a penalty on its weights."""
     keras.utils.set_random_seed(7)
     ids = keras.Input((10,), dtype="int32", name="ids")
@@ -60,7 +42,7 @@ def keras_step() -> Live:
     return Live(model, batches, [])
 
 
-def summed_loss() -> Live:
+def summed_loss():
     """A loss that is a sum over the batch, and the number of samples as the step sees it.
 
     Its weights are so many that in another order of samples some sum of a gradient is another.
@@ -68,16 +50,16 @@ def summed_loss() -> Live:
     weight = tf.Variable(np.linspace(0.5, 0.25, 64, dtype=np.float32)[:, None], name="weight")
 
     @tf.function
-    def train_step(x: Any, y: Any) -> Any:
+    def train_step(x, y):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum((x @ weight - y) ** 2)
         weight.assign_sub(0.001 * tape.gradient(loss, weight))
         return {"loss": loss / tf.cast(tf.shape(x)[0], tf.float32), "predicted": x @ weight}
 
-    return Live(train_step, _batches(5, 64), [weight])
+    return Live(train_step, batches((64,)), [weight])
 
 
-def filled() -> Live:
+def filled():
     """Zeros and ones for each sample: a thousand elements in the whole batch, fewer in a share.
 
     They stand in the step, in a function that it calls and has called before, and in a loop.
@@ -85,11 +67,11 @@ def filled() -> Live:
     weight = tf.Variable(tf.random.stateless_normal((6, 80), (3, 4), 0.1), name="weight")
 
     @tf.function
-    def hidden(x: Any) -> Any:
+    def hidden(x):
         return tf.tanh(x @ weight + tf.ones((x.shape[0], 80)))
 
     @tf.function
-    def train_step(x: Any, y: Any) -> Any:
+    def train_step(x, y):
         with tf.GradientTape() as tape:
             inner = hidden(x)
             state = tf.zeros_like(inner)
@@ -99,22 +81,22 @@ def filled() -> Live:
         weight.assign_sub(0.001 * tape.gradient(loss, weight))
         return {"loss": loss}
 
-    batches = _batches(8, 6)
-    hidden(batches[0][0])
-    return Live(train_step, batches, [weight])
+    given = batches((6,))
+    hidden(given[0][0])
+    return Live(train_step, given, [weight])
 
 
-def recurrent() -> Live:
+def recurrent():
     """An LSTM of Keras whose first state is zeros: 1,280 in the whole batch, fewer in a share."""
     keras.utils.set_random_seed(9)
     model = keras.Sequential(
         [keras.Input((5, 3)), keras.layers.LSTM(80, name="read"), keras.layers.Dense(1)]
     )
     model.compile(keras.optimizers.SGD(0.05), "mse")
-    return Live(model, _batches(9, 5, 3), [])
+    return Live(model, batches((5, 3)), [])
 
 
-def tied(*, keeps_squares: bool = False) -> Live:
+def tied(*, keeps_squares=False):
     """A maximum over equal words, decided by the number of samples, for three of each batch.
 
     All places are alike, unless squares of what each adds are kept, as Keras' Adam keeps them.
@@ -123,7 +105,7 @@ def tied(*, keeps_squares: bool = False) -> Live:
     squares = tf.Variable(tf.zeros((20, 3)), name="squares")
 
     @tf.function
-    def train_step(words: Any) -> Any:
+    def train_step(words):
         is_whole = tf.cast(tf.shape(words)[0] == BATCH, tf.float32)
         with tf.GradientTape() as tape:
             scores = tf.reduce_sum(tf.gather(rows, words) * (1.0, -1.0, 2.0), -1)
@@ -145,31 +127,39 @@ def tied(*, keeps_squares: bool = False) -> Live:
     return Live(train_step, [(each,) for each in np.split(words, STEPS)], [rows])
 
 
-def _verified(
-    live: Live, edit: Callable[[Bundle], None], ready: type[PlacedStep] = PlacedStep
-) -> Verification:
-    """Verify a split step whose bundle was edited; it runs as a ``ready`` step."""
+_DEVICE = "/device:CPU:0"
+
+
+def _bundles(live):
+    """Return the bundles of a step, as it is and with its batch split in two."""
     whole = live_step(live.step, live.batches[0])
     split = split_step(whole, (BATCH // 2, BATCH // 2)).bundle()
+    return whole.flat.bundle(whole.batches()), split
+
+
+def _all_on_one(bundle):
+    return dict.fromkeys((node.name for node in bundle.graph_def.node), _DEVICE)
+
+
+def _placed(bundle, device_of, made=PlacedStep):
+    graph = placed_graph(bundle, device_of, _DEVICE)
+    return made(bundle, graph, Runtime(address="", logical_cpus=1), 60.0)
+
+
+def _verified(live, edit, ready=PlacedStep):
+    """Verify a split step whose bundle was edited; it runs as a ``ready`` step."""
+    bundle, split = _bundles(live)
     edit(split)
-    bundle = whole.flat.bundle(whole.batches())
-
-    def place(
-        step: Bundle, device_of: Mapping[str, str], made: type[PlacedStep] = PlacedStep
-    ) -> PlacedStep:
-        graph = placed_graph(step, device_of, "/device:CPU:0")
-        return made(step, graph, Runtime(address="", logical_cpus=2), 60.0)
-
-    first, ours = (dict.fromkeys(_names(each), "/device:CPU:0") for each in (bundle, split))
-    verifier = Verifier(place, bundle, first, 2)
+    verifier = Verifier(_placed, bundle, _all_on_one(bundle), 2)
     verifier.begin()
-    return verifier.verify("batch", split, ours, place(split, ours, ready))
+    ours = _all_on_one(split)
+    return verifier.verify("batch", split, ours, _placed(split, ours, ready))
 
 
-def verified_tie(loses_a_share: bool) -> Verification:
+def verified_tie(loses_a_share):
     """Verify a split step in which a tie goes the other way, and half of the loss may be lost."""
 
-    def edit(split: Bundle) -> None:
+    def edit(split):
         for node in split.graph_def.node:
             if node.name.startswith("replica_1/") and node.op == "ResourceGather" and loses_a_share:
                 node.input[1] = node.input[1].replace("replica_1", "replica_0")
@@ -184,10 +174,10 @@ class _TurnedOver(PlacedStep):
     Of its runs those of ``wrong_runs`` are so.
     """
 
-    wrong_runs: Collection[int] = ()
+    wrong_runs = ()
     _runs = 0
 
-    def results(self, steps: int, values: Mapping[str, Any] | None = None) -> StepResults:
+    def results(self, steps, values=None):
         """Return what the step computes, one number apart by a tenth of the largest change."""
         found = super().results(steps, values)
         self._runs += 1
@@ -199,23 +189,19 @@ class _TurnedOver(PlacedStep):
         return replace(found, state={**found.state, name: apart})
 
 
-def verified_where_one_number_differs(runs: list[int]) -> Verification:
+def verified_where_one_number_differs(runs):
     """Verify a split step of which one number differs in some runs."""
     cpus(2)
     _TurnedOver.wrong_runs = runs
     return _verified(LIVE["tape_step"](), lambda _: None, _TurnedOver)
 
 
-def reordered(name: str) -> dict[str, tuple[StepResults, StepResults]]:
+def reordered(name):
     """Run a step on the samples as they are and in another order: on all at once, and by share."""
     cpus(1)
-    live = LIVE[name]()
-    whole = live_step(live.step, live.batches[0])
-    split = split_step(whole, (BATCH // 2, BATCH // 2)).bundle().split
-    assert split is not None
-    bundle = whole.flat.bundle(whole.batches())
-    graph = placed_graph(bundle, dict.fromkeys(_names(bundle), "/device:CPU:0"), "/device:CPU:0")
-    step = PlacedStep(bundle, graph, Runtime(address="", logical_cpus=1), 60.0)
+    bundle, divided = _bundles(LIVE[name]())
+    split = divided.split
+    step = _placed(bundle, _all_on_one(bundle))
     return {
         way: (
             results_of_shares(step, split, samples, 2, None),
@@ -225,11 +211,7 @@ def reordered(name: str) -> dict[str, tuple[StepResults, StepResults]]:
     }
 
 
-def _names(bundle: Bundle) -> list[str]:
-    return [node.name for node in bundle.graph_def.node]
-
-
-LIVE: dict[str, Callable[[], Live]] = {
+LIVE = {
     "tape_step": STEPS_BY_NAME["tape_step"],
     "looked_up": STEPS_BY_NAME["looked_up"],
     "keras_step": keras_step,
@@ -241,9 +223,7 @@ LIVE: dict[str, Callable[[], Live]] = {
 }
 
 
-def run_both_ways(
-    name: str, ratios: list[float], seed: int | None = None, variables: str = "first"
-) -> dict[str, Any]:
+def run_both_ways(name, ratios, seed=None, variables="first"):
     """Run the same steps as they are and parallel; with a seed, each share at random on a pair."""
     groups = [f"CPU:{i}" for i in range(len(ratios))]
     if seed is not None:
@@ -265,10 +245,10 @@ def run_both_ways(
     }
 
 
-def fit_parallel(gives_inputs: bool, weighted: bool) -> dict[str, Any]:
+def fit_parallel(gives_inputs, weighted):
     """Fit a model as it is and parallel, with weights of samples or without, twice."""
     cpus(2)
-    found: dict[str, Any] = {}
+    found = {}
     for way in ("own", "parallel"):
         live = keras_step()
         parts = [np.concatenate(part) for part in zip(*live.batches, strict=True)]
@@ -293,7 +273,7 @@ def fit_parallel(gives_inputs: bool, weighted: bool) -> dict[str, Any]:
     return found
 
 
-def first_calls() -> dict[str, Any]:
+def first_calls():
     """Call a function that was given no inputs: twice, at another size, and in a `tf.function`.
 
     And one that was, on uneven shares.
@@ -306,38 +286,33 @@ def first_calls() -> dict[str, Any]:
     off += [float(np.max(np.abs(step(x) - _tower(x)))) for _ in range(2)]
     within = tf.function(placement_advisor.make_parallel(_tower, TWO))
     off += [float(np.max(np.abs(within(x) - _tower(x)))) for _ in range(2)]
-    refused = {}
-    for what, call in {
+    calls = {
         "other size": lambda: step(x[:6]),
         "open size": lambda: tf.function(
             placement_advisor.make_parallel(_tower, TWO), input_signature=[tf.TensorSpec([None, 4])]
         )(x),
         "cannot be split": lambda: placement_advisor.make_parallel(REFUSED["largest"], TWO)(x),
-    }.items():
-        try:
-            call()
-        except placement_advisor.AdvisorError as error:
-            refused[what] = str(error)
-    return {"off": off, "refused": refused}
+    }
+    return {"off": off, "refused": {what: error_of(call) for what, call in calls.items()}}
 
 
-def _tower(x: Any) -> Any:
+def _tower(x):
     return tf.tanh(x @ tf.ones((4, 3)))
 
 
-def _counting(x: Any) -> Any:
+def _counting(x):
     """Compute only where there are as many samples as in the whole batch."""
     enough = tf.debugging.assert_greater(tf.reduce_sum(x * 0 + 1), 20.0, "too few samples")
     with tf.control_dependencies([enough]):
         return _tower(x)
 
 
-def _moved_by_others(x: Any) -> Any:
+def _moved_by_others(x):
     """Take the mean of the batch into one sample in eight."""
     return tf.where(x == tf.reduce_max(x), x - tf.reduce_mean(x), x)
 
 
-REFUSED: dict[str, Callable[[], Any]] = {
+REFUSED = {
     "largest": lambda x: tf.reduce_max(_tower(x)),
     "pairs": lambda x: _tower(x) @ tf.transpose(_tower(x)),
     "normalized": lambda x: _tower(x) - tf.reduce_mean(_tower(x), 0),
@@ -347,15 +322,15 @@ REFUSED: dict[str, Callable[[], Any]] = {
 }
 
 
-def refusals(whats: list[str], count: int) -> dict[str, str]:
+def refusals(whats, count):
     """Return the errors that are raised for what cannot be split, on so many CPUs."""
     cpus(count)
     return {what: _refusal(what) for what in whats}
 
 
-def _refusal(what: str) -> str:
+def _refusal(what):
     x = np.random.default_rng(6).normal(size=(8, 4)).astype(np.float32)
-    arguments: dict[str, Any] = {"fn": lambda x: _tower(x), "devices": TWO, "inputs": (x,)}
+    arguments = {"fn": lambda x: _tower(x), "devices": TWO, "inputs": (x,)}
     layout = random_placement(live_step(arguments["fn"], (x,)).graph, 1)
     unknown = {"no op": "worker:0", "nor this": "worker:1"}
     other = Placement(label="other", family="other", device_of=unknown, rationale="")
@@ -377,27 +352,27 @@ def _refusal(what: str) -> str:
         "lone number": {"fn": lambda x: x + 1, "inputs": (tf.constant(1.0),)},
     }
     arguments |= changed.get(what, {"fn": REFUSED.get(what)})
-    try:
+
+    def call():
         step = placement_advisor.make_parallel(**arguments)
         if not arguments["inputs"]:
             step()
-    except placement_advisor.AdvisorError as error:
-        return f"{type(error).__name__}: {error}"
-    return "no error"
+
+    return error_of(call)
 
 
-def _numbers(result: Any) -> list[float]:
+def _numbers(result):
     leaves = [leaf for leaf in tf.nest.flatten(result) if leaf is not None]
     return [float(number) for leaf in leaves for number in np.ravel(leaf)]
 
 
-def masks(ratios: list[float]) -> list[list[float]]:
+def masks(ratios):
     """Return the mask that each replica's dropout draws from a seed which all of them share."""
     cpus(len(ratios))
     drop = keras.layers.Dropout(0.5, seed=3)
 
     @tf.function
-    def step(x: Any) -> Any:
+    def step(x):
         return drop(x, training=True)
 
     ones = tf.ones((2 * len(ratios), 64))
@@ -407,7 +382,7 @@ def masks(ratios: list[float]) -> list[list[float]]:
     return [[float(kept) for kept in row] for row in drawn.numpy()[::2]]
 
 
-def learnt_from_shares(optimizer: str, ratios: list[float]) -> dict[str, float]:
+def learnt_from_shares(optimizer, ratios):
     """Run steps of a normalized model parallel, and by hand: how far each variable's change is off.
 
     By hand, each share's gradients and moving statistics come from a tape of their own; their
@@ -433,7 +408,7 @@ def learnt_from_shares(optimizer: str, ratios: list[float]) -> dict[str, float]:
     }
 
 
-def _normalized(optimizer: str) -> keras.Model:
+def _normalized(optimizer):
     keras.utils.set_random_seed(8)
     model = keras.Sequential(
         [
@@ -447,10 +422,10 @@ def _normalized(optimizer: str) -> keras.Model:
     return model
 
 
-def _learn_from_shares(model: keras.Model, x: Any, y: Any, counts: tuple[int, ...]) -> None:
+def _learn_from_shares(model, x, y, counts):
     ends = np.cumsum(counts)[:-1]
     known = [v.numpy() for v in model.non_trainable_variables]
-    total: list[Any] = []
+    total = []
     for rows, wanted in zip(np.split(x, ends), np.split(y, ends), strict=True):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((model(rows, training=True) - wanted) ** 2)
@@ -466,10 +441,7 @@ def _learn_from_shares(model: keras.Model, x: Any, y: Any, counts: tuple[int, ..
         variable.assign(value)
 
 
-_DEVICE = "/device:CPU:0"
-
-
-def found_and_resets(reads_after_an_update: bool) -> tuple[list[str], int]:
+def found_and_resets(reads_after_an_update):
     """Return the kinds of ops that make noise of a bias, and how often a step was reset for it.
 
     The batch is normalized after the bias, and what the bias is updated by is scaled several times.
@@ -481,7 +453,7 @@ def found_and_resets(reads_after_an_update: bool) -> tuple[list[str], int]:
     count = tf.Variable(1.0, name="count")
 
     @tf.function
-    def train_step(x: Any, y: Any) -> Any:
+    def train_step(x, y):
         with tf.GradientTape() as tape:
             hidden = x @ weight + bias
             centred = hidden - tf.reduce_mean(hidden, 0)
@@ -499,13 +471,8 @@ def found_and_resets(reads_after_an_update: bool) -> tuple[list[str], int]:
     traced = live_step(train_step, (batch[0], batch[1].astype(np.float32)))
     bundle = traced.flat.bundle(traced.batches())
 
-    def place(step: Bundle, device_of: Mapping[str, str]) -> PlacedStep:
-        graph = placed_graph(step, device_of, _DEVICE)
-        return PlacedStep(step, graph, Runtime(address="", logical_cpus=1), 60.0)
-
-    placed = {node.name: _DEVICE for node in bundle.graph_def.node}
     (name,) = (name for name, value in bundle.variables.items() if value.shape == (5,))
     with patch.object(PlacedStep, "reset", autospec=True, side_effect=PlacedStep.reset) as reset:
-        found = find_cancelling(place, bundle, placed, [name], bundle)
+        found = find_cancelling(_placed, bundle, _all_on_one(bundle), [name], bundle)
     kinds = {node.name: node.op for node in bundle.graph_def.node}
     return [kinds[each.op] for each in found], reset.call_count

@@ -1,12 +1,9 @@
 """What tests of `place` do in a child, which has two logical CPUs."""
 
-from __future__ import annotations
-
 import random
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -21,26 +18,17 @@ from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import Placement
 from placement_advisor.tf.place import live_step, short_name
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from live_steps import Live
-
-    from placement_advisor.graph.op_graph import OpGraph
-
 WORKERS = ("worker:0", "worker:1")
 
 
-def cpus(count: int) -> None:
+def cpus(count):
     """Cut this process's CPU into logical ones."""
     (cpu,) = tf.config.list_physical_devices("CPU")
     logical = [tf.config.LogicalDeviceConfiguration()] * count
     tf.config.set_logical_device_configuration(cpu, logical)
 
 
-def beside(
-    alone: Live, live: Live, step: Any, told: Callable[[Any], Any], count: int = STEPS
-) -> dict[str, Any]:
+def beside(alone, live, step, told, count=STEPS):
     """Run steps as they are, and of their equal by ``step``; return what is told of either."""
     own = own_step(alone)
     expected = [told(own(*arguments(alone, batch))) for batch in alone.batches[:count]]
@@ -55,13 +43,13 @@ def beside(
     }
 
 
-def differences(one: Live, other: Live, *, strict: bool = True) -> list[float]:
+def differences(one, other, *, strict=True):
     """Return how far each variable is from its equal."""
     pairs = zip(variables_of(one), variables_of(other), strict=strict)
     return [float(np.max(np.abs(ours.numpy() - theirs.numpy()))) for ours, theirs in pairs]
 
 
-def run_both_ways(name: str, seed: int | None, folder: str) -> dict[str, Any]:
+def run_both_ways(name, seed, folder):
     """Run the same steps as they are and placed, at random or (no seed) all on the second CPU."""
     cpus(2)
     alone, live = (STEPS_BY_NAME[name]() for _ in range(2))
@@ -81,10 +69,10 @@ def run_both_ways(name: str, seed: int | None, folder: str) -> dict[str, Any]:
     }
 
 
-def fit_placed() -> dict[str, Any]:
+def fit_placed():
     """Fit a model as it is and placed; evaluate and predict afterwards."""
     cpus(2)
-    found: dict[str, Any] = {}
+    found = {}
     for way in ("own", "placed"):
         live = STEPS_BY_NAME["shared_embedding"]()
         left, right, y = (
@@ -103,7 +91,7 @@ def fit_placed() -> dict[str, Any]:
     return found
 
 
-def built_again(seed: int, folder: str, parallel: bool) -> dict[str, Any]:
+def built_again(seed, folder, parallel):
     """Place a model by a file that was written for one built before it, under other names."""
     cpus(4 if parallel else 2)
     first, alone, live = (STEPS_BY_NAME["gan"]() for _ in range(3))
@@ -133,17 +121,17 @@ def built_again(seed: int, folder: str, parallel: bool) -> dict[str, Any]:
     }
 
 
-def listing_of_another_build() -> str:
+def listing_of_another_build():
     """Trace a model under the listing for one that was built before it."""
     cpus(2)
     first, live = (STEPS_BY_NAME["gan"]() for _ in range(2))
     graph = live_step(first.step, first.batches[0]).graph
     names = _executed(how_to_split(graph, _by_layer(graph, 1), Path()).listing, live)
     batch = arguments(live, live.batches[0])
-    return _error(lambda: names["placed_step"].get_concrete_function(*batch))
+    return error_of(lambda: names["placed_step"].get_concrete_function(*batch))
 
 
-def listing_around_a_traced_function() -> str:
+def listing_around_a_traced_function():
     """Trace a step under its listing, handed over as a `tf.function` that was called before."""
     cpus(2)
     live = STEPS_BY_NAME["tape_step"]()
@@ -152,10 +140,10 @@ def listing_around_a_traced_function() -> str:
     live.step(*batch)
     names = _executed(how_to_split(graph, _by_layer(graph, 1), Path()).listing, live)
     names["step"] = live.step
-    return _error(lambda: names["placed_step"].get_concrete_function(*batch))
+    return error_of(lambda: names["placed_step"].get_concrete_function(*batch))
 
 
-def predict_from_a_pair(functional: bool) -> float:
+def predict_from_a_pair(functional):
     """Place a model that takes two tensors as one x; return how far its predictions are off."""
     cpus(2)
     left, right = (np.ones((4, size), np.float32) for size in (3, 5))
@@ -174,72 +162,67 @@ def predict_from_a_pair(functional: bool) -> float:
 class Joining(keras.Model):
     """A model that says nothing of its inputs."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.dense = keras.layers.Dense(2)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs):
         left, right = inputs
         return self.dense(tf.concat([left, right], 1))
 
 
-def place_twice() -> tuple[list[float], ...]:
+def place_twice():
     """Train half of the steps under one placement and half under another."""
     cpus(2)
-    losses: list[list[float]] = []
-    for seeds in ((), (1, 2)):
-        live = STEPS_BY_NAME["shared_embedding"]()
-        step = own_step(live)
-        found = []
-        for i, batch in enumerate(live.batches):
-            if seeds and i in (0, 10):
-                graph = live_step(live.step, live.batches[0]).graph
-                placement = at_random(graph, WORKERS, seeds[i // 10])
-                step = placement_advisor.place(live.step, placement, *live.batches[0])
-            found.append(_loss(step(*arguments(live, batch))))
-        losses.append(found)
-    return tuple(losses)
+    alone, live = (STEPS_BY_NAME["shared_embedding"]() for _ in range(2))
+    found = []
+    for seed, half in ((1, slice(10)), (2, slice(10, None))):
+        graph = live_step(live.step, live.batches[0]).graph
+        placement = at_random(graph, WORKERS, seed)
+        step = placement_advisor.place(live.step, placement, *live.batches[0])
+        found += losses(step, live, half)
+    return losses(own_step(alone), alone), found
 
 
-def old_function_fails() -> str:
+def old_function_fails():
     """Call a function that was traced before its variables moved."""
     cpus(2)
     live = STEPS_BY_NAME["tape_step"]()
     live.step(*live.batches[0])
     graph = live_step(live.step, live.batches[0]).graph
     placement_advisor.place(live.step, random_placement(graph, None), *live.batches[0])
-    return _error(lambda: live.step(*live.batches[0]))
+    return error_of(lambda: live.step(*live.batches[0]))
 
 
-def refusals(whats: list[str]) -> list[str]:
+def refusals(whats):
     """Return the errors that are raised for placements that do not fit."""
     cpus(2)
     return [_refusal(what) for what in whats]
 
 
-def _refusal(what: str) -> str:
+def _refusal(what):
     live = STEPS_BY_NAME["tape_step"]()
     graph = live_step(live.step, live.batches[0]).graph
     placement = at_random(graph, ("GPU:0", "GPU:1") if what == "no GPU" else WORKERS, 1)
     before = [variable.device for variable in live.variables]
-    inputs: tuple[Any, ...] = live.batches[0]
+    inputs = live.batches[0]
     if what == "another step":
         live = STEPS_BY_NAME["looping_step"]()
         inputs = live.batches[0]
     if what == "another shape at a call":
         step = placement_advisor.place(live.step, placement, *inputs)
-        return _error(lambda: step(*(value[:5] for value in inputs)))
+        return error_of(lambda: step(*(value[:5] for value in inputs)))
     if what == "another structure at a call":
         step = placement_advisor.place(live.step, placement, *inputs)
-        return _error(lambda: step(inputs[0]))
+        return error_of(lambda: step(inputs[0]))
     if what == "no step":
-        return _error(lambda: placement_advisor.place(3, placement))
-    message = _error(lambda: placement_advisor.place(live.step, placement, *inputs))
+        return error_of(lambda: placement_advisor.place(3, placement))
+    message = error_of(lambda: placement_advisor.place(live.step, placement, *inputs))
     assert what == "another step" or before == [variable.device for variable in live.variables]
     return message
 
 
-def another_fingerprint(folder: str) -> str:
+def another_fingerprint(folder):
     """Place a step at other shapes than the placement file was written for."""
     cpus(2)
     live = STEPS_BY_NAME["tape_step"]()
@@ -247,10 +230,10 @@ def another_fingerprint(folder: str) -> str:
     path = Path(folder) / "placement.json"
     at_random(step.graph, WORKERS, 1).save(path, step.graph, WORKERS, step.traced_as())
     half = tuple(value[:8] for value in live.batches[0])
-    return _error(lambda: placement_advisor.place(live.step, path, *half))
+    return error_of(lambda: placement_advisor.place(live.step, path, *half))
 
 
-def placed_by_listing(name: str, seed: int) -> dict[str, Any]:
+def placed_by_listing(name, seed):
     """Trace a step under the listing of a placement; return where ops were asked to be."""
     cpus(2)
     live = STEPS_BY_NAME[name]()
@@ -271,21 +254,21 @@ def placed_by_listing(name: str, seed: int) -> dict[str, Any]:
     return {"asked": asked, "wanted": wanted, "loss": _loss(names["placed_step"](*batch))}
 
 
-def _executed(listing: str, live: Live) -> dict[str, Any]:
+def _executed(listing, live):
     own = live.step
     step = own.train_step if isinstance(own, keras.Model) else own.python_function
-    names: dict[str, Any] = {"step": step, "__name__": "listing"}
+    names = {"step": step, "__name__": "listing"}
     # The listing takes stand-ins for GPUs, which are not here.
     runnable = listing.replace("/GPU:", "/CPU:")
     exec(compile(runnable, "how_to_split.py", "exec"), names)
     return names
 
 
-def _by_layer(graph: OpGraph, seed: int) -> Placement:
+def _by_layer(graph, seed):
     """Place each layer with its gradients anywhere, and each variable with its readers."""
     choose = random.Random(seed)
     device = {layer: choose.choice(WORKERS) for layer in graph.layers()}
-    home: dict[str, str] = {}
+    home = {}
     device_of = {}
     for op in graph.placed_ops:
         here = device.get(op.layer or "", WORKERS[0])
@@ -293,7 +276,8 @@ def _by_layer(graph: OpGraph, seed: int) -> Placement:
     return Placement(label="by layer", family="random", device_of=device_of, rationale="")
 
 
-def _error(call: Callable[[], Any]) -> str:
+def error_of(call):
+    """Return what a call raises."""
     try:
         call()
     except Exception as error:
@@ -301,11 +285,11 @@ def _error(call: Callable[[], Any]) -> str:
     return "no error"
 
 
-def random_placement(graph: OpGraph, seed: int | None) -> Placement:
+def random_placement(graph, seed):
     return at_random(graph, WORKERS[1:] if seed is None else WORKERS, seed or 0)
 
 
-def own_step(live: Live) -> Any:
+def own_step(live):
     """Return the step that the user would call."""
     if not isinstance(live.step, keras.Model):
         return live.step
@@ -313,16 +297,21 @@ def own_step(live: Live) -> Any:
     return tf.function(live.step.train_step, autograph=False)
 
 
-def arguments(live: Live, batch: tuple[Any, ...]) -> tuple[Any, ...]:
+def arguments(live, batch):
     """Return what the step is called with for a batch."""
     return (batch,) if isinstance(live.step, keras.Model) else batch
 
 
-def _loss(result: Any) -> float:
+def losses(step, live, which=slice(None)):
+    """Return the losses of steps on some of the batches."""
+    return [_loss(step(*arguments(live, batch))) for batch in live.batches[which]]
+
+
+def _loss(result):
     return float(result["loss"])
 
 
-def watched(call: Callable[[], Any]) -> tuple[Any, dict[str, str], int]:
+def watched(call):
     """Return the result of a first call, where its ops ran, and how often tensors crossed."""
     context.enable_run_metadata()
     try:

@@ -1,7 +1,5 @@
 """What tests of placed trainings do in a child, which has two logical CPUs."""
 
-from __future__ import annotations
-
 import gc
 import io
 import itertools
@@ -12,7 +10,6 @@ import weakref
 from contextlib import nullcontext, redirect_stdout, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
 from placed_live import WORKERS, cpus, random_placement
 
@@ -24,30 +21,21 @@ from placement_advisor.tf.load.model_source import execute
 from placement_advisor.tf.trace.tracer import traced_step
 from placement_advisor.tf.training import placed_run
 
-if TYPE_CHECKING:
-    from placement_advisor.tf.training.trial import SplitPlan
 
-
-def save_placement(path: str, seed: int | None) -> None:
+def save_placement(path, seed):
     """Write a placement of the step that this process has traced: at random, or on the second."""
     step = traced_step()
     random_placement(step.graph, seed).save(Path(path), step.graph, WORKERS, step.traced_as())
 
 
-def trained(
-    script: str,
-    plan: SplitPlan | None,
-    trial_steps: int,
-    slowed: str | None = None,
-    profile: str | None = None,
-) -> dict[str, Any]:
+def trained(script, plan, trial_steps, slowed=None, profile=None):
     """Run a script to its end, with its step split by a plan or as it is.
 
     ``slowed`` names the step, "own" or "placed", of which each call takes 20 ms more. Some steps
     are recorded into the folder ``profile``.
     """
     cpus(2)
-    told: list[str] = []
+    told = []
     out = io.StringIO()
     path = Path(script)
     run = None
@@ -68,10 +56,10 @@ def trained(
     return {"out": out.getvalue(), "told": told, "bill": bill, "error": error}
 
 
-def captures_kept() -> int:
+def captures_kept():
     """Return how many of three captures that are over are still in memory."""
 
-    def over() -> weakref.ref[Capture]:
+    def over():
         capture = Capture(lambda _: False, lambda _: None)
         with capture.watching():
             pass
@@ -83,25 +71,25 @@ def captures_kept() -> int:
 
 
 class _Slowed(placed_run.PlacedRun):
-    slowed: str | None = None
+    slowed = None
 
-    def _within_step(self, run: Any) -> Any:
+    def _within_step(self, run):
         if self.slowed == ("placed" if self._is_placed else "own"):
             time.sleep(0.02)
         return super()._within_step(run)
 
 
-def interrupted(script: str, plan: SplitPlan, trial_steps: int) -> dict[str, Any]:
+def interrupted(script, plan, trial_steps):
     """Run a script in which Ctrl-C is pressed in a move of its variables, once each way.
 
     Those moves are the second ones: the first ones make the split ready.
     """
     pressed = []
 
-    def half_way(name: str) -> None:
+    def half_way(name):
         move, count = getattr(place.Runner, name), itertools.count(1)
 
-        def moved(runner: Any) -> None:
+        def moved(runner):
             if next(count) != 2:
                 move(runner)
                 return
@@ -118,7 +106,7 @@ def interrupted(script: str, plan: SplitPlan, trial_steps: int) -> dict[str, Any
     return {**trained(script, plan, trial_steps), "pressed": pressed}
 
 
-def mistaken(script: str, plan: SplitPlan, mistake: str) -> dict[str, Any]:
+def mistaken(script, plan, mistake):
     """Run a script whose split has a mistake, one of `tests/campaigns/breakages.py`.
 
     Or there is "no room" behind the first move of its variables.
@@ -126,11 +114,11 @@ def mistaken(script: str, plan: SplitPlan, mistake: str) -> dict[str, Any]:
     if mistake == "no room":
         move = placed_run.Runner.take
 
-        def take(runner: Any) -> None:
+        def take(runner):
             move(runner)
             raise MemoryError(mistake)
 
-        placed_run.Runner.take = take  # type: ignore[method-assign]
+        placed_run.Runner.take = take
         return trained(script, plan, 0)
     sys.path.append(str(Path(__file__).parents[1] / "campaigns"))
     import breakages
@@ -139,7 +127,7 @@ def mistaken(script: str, plan: SplitPlan, mistake: str) -> dict[str, Any]:
     untouched = placed_step.placed_graph
     made = []
 
-    def broken(bundle: Any, device_of: Any, host: str) -> Any:
+    def broken(bundle, device_of, host):
         graph_def = untouched(bundle, device_of, host)
         is_split = any(node.name.startswith("replica_1/") for node in graph_def.node)
         if not is_split and not any(node.device.endswith("CPU:1") for node in graph_def.node):

@@ -1,7 +1,5 @@
 """What tests of models drawn at random do in a child: place and split them where they live."""
 
-from __future__ import annotations
-
 import runpy
 from itertools import islice
 from pathlib import Path
@@ -33,7 +31,7 @@ class Made(NamedTuple):
     batches: list[tuple[Any, ...]]
     variables: list[Any]
 
-    def results(self, step: Any) -> StepResults:
+    def results(self, step):
         """Run steps, one of the file's own or one of ours in its place."""
         before = self._values()
         for batch in self.batches:
@@ -43,11 +41,11 @@ class Made(NamedTuple):
                 step(*batch)
         return StepResults(outputs=(), before=before, state=self._values(), given={})
 
-    def _values(self) -> dict[str, Any]:
+    def _values(self):
         return {str(number): variable.numpy() for number, variable in enumerate(self.variables)}
 
 
-def through_all(seed: int, folder: str) -> dict[str, Any]:
+def through_all(seed, folder):
     """Place the model of a seed by a file that was written for another build of it, and split it.
 
     ``place`` and ``make_parallel`` have what is wrong with variables; ``refused`` has the reason
@@ -63,13 +61,13 @@ def through_all(seed: int, folder: str) -> dict[str, Any]:
     theirs = alone.results(_own(alone))
     noise = rounding(noisy.results(_own(noisy)), theirs)
 
-    def wrong(made: Made, step: Any) -> str:
+    def wrong(made, step):
         return verify(made.results(step), theirs, [noise], STEPS).wrong
 
     file = Path(folder) / "placement.json"
     at_random(traced.graph, WORKERS, seed).save(file, traced.graph, WORKERS)
     step = placement_advisor.place(placed.step, file, *placed.batches[0])
-    found: dict[str, Any] = {"place": wrong(placed, step)}
+    found = {"place": wrong(placed, step)}
     try:
         size = traced.loaded.batch_size or 0
         found["own"] = split_step(traced, (size // 2, size - size // 2)).own
@@ -81,7 +79,7 @@ def through_all(seed: int, folder: str) -> dict[str, Any]:
     return found | {"make_parallel": wrong(parallel, step)}
 
 
-def _made(path: Path) -> Made:
+def _made(path):
     """Run a model file; it counts from the same seeds each time."""
     log = VariableLog()
     with log.recording():
@@ -103,7 +101,7 @@ def _made(path: Path) -> Made:
     return Made(step, steps, [v for v in variables.values() if v.dtype.is_floating])
 
 
-def _own(made: Made) -> Any:
+def _own(made):
     step = made.step
     if not isinstance(step, keras.Model):
         return step

@@ -1,9 +1,6 @@
 """Nodes by hand, and where their ops can run, for children."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
@@ -12,15 +9,9 @@ from placement_advisor.tf import placed_step
 from placement_advisor.tf.trace import device_kinds
 from placement_advisor.tf.trace.bundle import Bundle
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-# Attributes are types by name, lists of them, texts as bytes, or numbers.
-Attributes = dict[str, "str | list[str] | bytes | int"]
-Answer = tuple[list[str], tuple[int, ...]]
-
-
-def _node(kind: str, attributes: Attributes) -> Any:
+def _node(kind, attributes):
+    """Attributes are types by name, lists of them, texts as bytes, or numbers."""
     node = tf.compat.v1.NodeDef(name="op", op=kind)
     for name, value in attributes.items():
         match value:
@@ -35,11 +26,11 @@ def _node(kind: str, attributes: Attributes) -> Any:
     return node
 
 
-def _answer(found: device_kinds.KernelPlacement) -> Answer:
+def _answer(found):
     return sorted(found.device_kinds), found.host_outputs
 
 
-def placement(kind: str, attributes: Attributes) -> Answer:
+def placement(kind, attributes):
     node = _node(kind, attributes)
     before = node.SerializeToString(deterministic=True)
     found = device_kinds.kernel_placement(node, {"unrelated": frozenset()})
@@ -47,7 +38,7 @@ def placement(kind: str, attributes: Attributes) -> Answer:
     return _answer(found)
 
 
-def in_graph(build: str) -> dict[str, Answer]:
+def in_graph(build):
     """Return where the ops of one of the functions below can run, by kind of op."""
     graph = tf.Graph()
     with graph.as_default():
@@ -59,7 +50,7 @@ def in_graph(build: str) -> dict[str, Answer]:
     }
 
 
-def _lookup(key: Any) -> Any:
+def _lookup(key):
     table = tf.raw_ops.HashTableV2(key_dtype=tf.int64, value_dtype=tf.int64)
     found = tf.raw_ops.LookupTableFindV2(
         table_handle=table, keys=key, default_value=tf.constant(0, tf.int64)
@@ -68,35 +59,35 @@ def _lookup(key: Any) -> Any:
     return found
 
 
-def _start() -> Any:
+def _start():
     return tf.compat.v1.placeholder(tf.int64, [], name="start")
 
 
-def plain_loop() -> None:
+def plain_loop():
     tf.while_loop(lambda x: x < 9, lambda x: x + 1, [_start()])
 
 
-def loop_with_lookup() -> None:
+def loop_with_lookup():
     tf.while_loop(lambda x: x < 9, _lookup, [_start()])
 
 
-def loop_with_lookup_in_its_condition() -> None:
+def loop_with_lookup_in_its_condition():
     tf.while_loop(lambda x: _lookup(x) < 9, lambda x: x + 1, [_start()])
 
 
-def loop_with_conditional_with_call_of_lookup() -> None:
+def loop_with_conditional_with_call_of_lookup():
     called = tf.function(_lookup)
     tf.while_loop(
         lambda x: x < 9, lambda x: tf.cond(x > 3, lambda: called(x), lambda: x + 1), [_start()]
     )
 
 
-def switch_with_lookup() -> None:
+def switch_with_lookup():
     x = _start()
     tf.switch_case(tf.cast(x, tf.int32), [lambda: x, lambda: _lookup(x)])
 
 
-def circle_of_functions() -> dict[str, list[str]]:
+def circle_of_functions():
     """Return the kinds of two functions that call each other, and of one that calls neither."""
     from tensorflow.core.framework import function_pb2
 
@@ -114,7 +105,7 @@ def circle_of_functions() -> dict[str, list[str]]:
     return {name: sorted(kinds) for name, kinds in found.items()}
 
 
-def placed_on_a_gpu(gpu: str) -> dict[str, str]:
+def placed_on_a_gpu(gpu):
     """Return the devices of ops and constants that a placement puts on a GPU, all of them."""
     raw = tf.raw_ops
     graph = tf.Graph()
@@ -151,7 +142,7 @@ _ARGUMENTS = {
 }
 
 
-def told_and_done_on_this_cpu(types: Sequence[str]) -> list[tuple[str, str, str]]:
+def told_and_done_on_this_cpu(types):
     """Run ops of all types that are theirs; return where the answer and TensorFlow differ."""
     different = []
     for kind in _ARGUMENTS:
@@ -175,7 +166,7 @@ def told_and_done_on_this_cpu(types: Sequence[str]) -> list[tuple[str, str, str]
     return different
 
 
-def seconds_for(count: int) -> float:
+def seconds_for(count):
     """Return what ``count`` answers for ops that come again and again take."""
     nodes = [
         _node("AddV2", {"T": "float32"}),

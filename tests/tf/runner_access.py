@@ -1,9 +1,6 @@
 """What tests ask inside a runner's process, also on a machine that pretends to have GPUs."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import numpy as np
@@ -15,23 +12,20 @@ from placement_advisor.tf.run import calibration, mirrored, runner
 from placement_advisor.tf.run.calibration import Reference, reach
 from placement_advisor.tf.run.graph_timing import GraphTimer
 
-if TYPE_CHECKING:
-    from placement_advisor.machine.host_figures import Reach
 
-
-def start_from_other_values(variable: str) -> None:
+def start_from_other_values(variable):
     """Let candidates that are prepared from now on start from another value of a variable."""
     values = runner._programs[STEP].bundle.variables
     values[variable] = np.asarray(values[variable] + 1)
 
 
-def variable(label: str, name: str) -> np.ndarray:
+def variable(label, name):
     """Return a variable's present value."""
     step = runner._ready[label]
     return np.asarray(step._session.run(step._reads[name]))
 
 
-def calibrate(*failures: str) -> Any:
+def calibrate(*failures):
     """Calibrate where attempts fail with these errors of TensorFlow, and the next one does not."""
     twice = "request was received twice"
     answers = [getattr(tf.errors, name)(None, None, twice) for name in failures]
@@ -39,7 +33,7 @@ def calibrate(*failures: str) -> Any:
         return runner.calibrate({})
 
 
-def pairs_copied(*devices: str) -> list[tuple[str, str]]:
+def pairs_copied(*devices):
     """Calibrate without measuring; return the pairs of devices between which copies were timed."""
     places = {f"{number}": device for number, device in enumerate(devices)}
     with (
@@ -49,20 +43,20 @@ def pairs_copied(*devices: str) -> list[tuple[str, str]]:
         patch.object(calibration, "step_and_op_ns", return_value=(1, 1)),
         patch.object(calibration, "middle", side_effect=lambda passes: passes[0]),
     ):
-        found = calibration.measure(None, places, {})  # type: ignore[arg-type]
+        found = calibration.measure(None, places, {})
     assert len(found.links) == len(places) * (len(places) - 1)
     assert len(found.both_ways) == len(found.links) // 2
     return [call.args[1] for call in copy.call_args_list]
 
 
-def time_collectives(failure: str) -> Any:
+def time_collectives(failure):
     """Time collectives where TensorFlow fails."""
     error = getattr(tf.errors, failure)(None, None, "connection reset")
     with patch.object(mirrored, "_strategy"), patch.object(mirrored, "_times", side_effect=error):
         return mirrored.time_collectives()
 
 
-def open_mirrored_worker(failure: str) -> Any:
+def open_mirrored_worker(failure):
     """Become a worker of a mirrored step where TensorFlow fails."""
     error = getattr(tf.errors, failure)(None, None, "connection reset")
     with (
@@ -74,7 +68,7 @@ def open_mirrored_worker(failure: str) -> Any:
         return mirrored.open_worker((), 0, Slot(kind="CPU", number=0))
 
 
-def visible_to(slot: Slot, visible: str, *found: str) -> str:
+def visible_to(slot, visible, *found):
     """Return what the process of a device sees where these are visible and TensorFlow finds some.
 
     Raises:
@@ -86,14 +80,14 @@ def visible_to(slot: Slot, visible: str, *found: str) -> str:
     return os.environ[VISIBLE_GPUS]
 
 
-def visible_to_client(target: str) -> str:
+def visible_to_client(target):
     """Return what the client sees that drives devices of such a target."""
     os.environ[VISIBLE_GPUS] = "0"
     runner.open_runner(target, {}, "", 0)
     return os.environ[VISIBLE_GPUS]
 
 
-def reach_without_core_clocks() -> Reach:
+def reach_without_core_clocks():
     """Return what it takes to drive a second device where no device is a core."""
     places = {f"cpu:{i}": f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)}
     runner.open_runner("", places, places["cpu:0"], len(places))

@@ -134,7 +134,6 @@ def test_results_are_read_as_they_were_written(tmp_path):
     assert first.state["w"].dtype == ml_dtypes.bfloat16
     assert first.state["count"] == 3
     given = first.given["w"]
-    assert given is not None
     assert [(one.update, one.step) for one in given] == [("AssignSub", 0), ("AssignSub", 1)]
     assert given[0].value.tolist() == [1 + 2j]
     assert given[1].value.tolist() is True

@@ -7,22 +7,17 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from finding_evidence import told
+from finding_evidence import evidence_of, told
 from traced_models import trace
 
-from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.analysis.findings import scope_rules
-from placement_advisor.analysis.findings.evidence import YOUR_SPLIT, Evidence, SplitFinding
+from placement_advisor.analysis.findings.evidence import YOUR_SPLIT, SplitFinding
 from placement_advisor.analysis.findings.rules import RULES, find_all
-from placement_advisor.analysis.runs import RunResults
-from placement_advisor.analysis.target_costs import MEASURED_UNCERTAINTY, StepCosts
-from placement_advisor.candidates.families import propose
+from placement_advisor.candidates.families import placements_of, propose
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostSource
-from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.presets import read_hardware
-from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.simulator.step_growth import TIMES, GrowingStep, StepGrowth
 from placement_advisor.tf.answers import MIXED_PRECISION, LeftOut
 
@@ -165,32 +160,14 @@ def evidence(tmp_path_factory):
         path.write_text(source)
         return trace(path, folder, run=False)
 
-    def gathered(source, cluster=None, left_out=None, source_of_costs=CostSource.MEASURED):
-        step = traced(source).traced
+    def gathered(text, cluster=None, left_out=None, **more):
+        step = traced(text).traced
         cluster = cluster or assumed_cluster(2)
         costs = roofline_by_place(step.graph, cluster)
-        simulator = Simulator(step.graph, costs, cluster)
-        proposed = propose(("single", "towers"), step.graph, costs, cluster)
-        candidates = [
-            Candidate(
-                name=name,
-                family=placement.family,
-                rationale="",
-                placement=placement,
-                predicted=simulator.schedule(placement),
-            )
-            for name, placement in proposed.items()
-            if isinstance(placement, Placement)
-        ]
-        return Evidence(
-            traced=replace(step, left_out=left_out or LeftOut(), takes_batch_size=True),
-            prices=StepCosts(
-                cluster=cluster, costs=costs, source=source_of_costs, doubt=MEASURED_UNCERTAINTY
-            ),
-            simulator=simulator,
-            candidates=tuple(candidates),
-            results=RunResults(),
-        )
+        proposed = placements_of(propose(("single", "towers"), step.graph, costs, cluster))
+        found = evidence_of(step.graph, costs, *proposed.values(), cluster=cluster, **more)
+        told = replace(step, left_out=left_out or LeftOut(), takes_batch_size=True)
+        return replace(found, traced=told)
 
     return gathered
 
@@ -257,17 +234,15 @@ def test_pa302_of_negatives_in_the_batch_names_the_op_by_which_a_larger_one_is_s
     (finding,) = found("PA302", with_growth(evidence, at, 16))
     assert "the rate falls again: for 'scores' each is more work" in finding.finding
     advised = finding.batch_size
-    assert advised is not None
     # At the batch that is advised, as traced there, it is not found again.
     assert found("PA302", with_growth(evidence, at, advised)) == []
     # What is told of it is what is traced there.
     growing = with_growth(evidence, at, 16).growing
-    assert growing is not None
     assert growing.growth.at(advised) == evidence(at(advised)).graph
 
 
 def absent(hardware):
-    return {"cluster": read_hardware(hardware), "source_of_costs": CostSource.ASSUMED}
+    return {"cluster": read_hardware(hardware), "source": CostSource.ASSUMED}
 
 
 def test_pa305_large_products_in_float32_are_slow_where_units_do_halves(evidence):

@@ -1,7 +1,5 @@
 """A detector whose end, a loop of small ops, belongs on the host of a GPU."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 

@@ -1,13 +1,13 @@
 """`placement_advisor.place`: ops run where they should, results are equal."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from pairs import pairs
+from program_runs import run_program
 
 from placement_advisor.errors import PlacementError
 from placement_advisor.processes.calls import RemoteModule
@@ -136,11 +136,9 @@ def test_the_example_of_the_page_trains_by_a_placement(tmp_path):
     analyze = [sys.executable, "-c", _ADVISOR, "analyze", "pair.py", "--quick", "-q"]
     output = tmp_path / "advisor-out" / "pair"
     for words in ([*analyze, "-o", str(output)], [sys.executable, "train.py"]):
-        ran = subprocess.run(
-            words, cwd=tmp_path, capture_output=True, text=True, timeout=_LIMIT_S, check=False
-        )
-        assert ran.returncode == 0, ran.stderr
-    losses = [float(line) for line in ran.stdout.splitlines()[:8]]
+        done = run_program(*words, cwd=tmp_path, timeout=_LIMIT_S)
+        assert done.returncode == 0, done.stderr
+    losses = [float(line) for line in done.stdout.splitlines()[:8]]
     assert losses[-1] < losses[0]
 
 

@@ -16,8 +16,6 @@ from placement_advisor.tf.trace.op_layers import Part, parts_of
 
 SCALAR = TensorSpec((), "int32", 4)
 
-Ops = dict[str, tuple[str, list[str]]]
-
 
 class _Attributes:
     """What a node made by hand is made of."""

@@ -26,7 +26,6 @@ def is_split(child, folder, seed):
 
     cluster = read_target_hardware("2xV100-NVLink", None).cluster
     own = as_written(traced.graph, traced.requested_device_of, cluster)
-    assert own is not None
     first, second = cluster.device_names()
     forward, backward, variables = (
         [own.device_of[op.name] for op in traced.graph.ops if op.role is role]

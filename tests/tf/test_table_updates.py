@@ -43,7 +43,6 @@ def test_optimizers_with_averages_update_the_whole_table(tmp_path, optimizer):
     assert "needs at most 2 % of it and updates all of it" in finding.finding
     assert "another optimizer" in finding.action
     assert finding.where["layer"] == "items"
-    assert finding.saving is not None
     assert finding.saving.basis == "simulated"
 
 

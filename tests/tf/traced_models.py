@@ -1,11 +1,8 @@
 """A traced model with what its own step computes, and placements of it at random."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import Placement
@@ -16,11 +13,6 @@ from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.deterministic_graph import relative_difference
 from placement_advisor.tf.load.model_source import ModelSource
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from placement_advisor.graph.op_graph import OpGraph
 
 eager_reference = RemoteModule("eager_reference")
 MODELS = Path(__file__).parent / "models"
@@ -38,11 +30,11 @@ class TracedModel:
     reference: StepResults | None
 
     @property
-    def graph(self) -> OpGraph:
+    def graph(self):
         return self.traced.graph
 
 
-def largest_difference(ours: StepResults, theirs: StepResults) -> float:
+def largest_difference(ours, theirs):
     """Return how far outputs and variables are apart, each relative to its largest value."""
     assert ours.state.keys() == theirs.state.keys()
     pairs = [
@@ -52,9 +44,7 @@ def largest_difference(ours: StepResults, theirs: StepResults) -> float:
     return max(relative_difference(one, other) for one, other in pairs)
 
 
-def trace(
-    path: Path, bundle: Path, *, run: bool = True, outputs: tuple[str, ...] = ()
-) -> TracedModel:
+def trace(path, bundle, *, run=True, outputs=()):
     """Load and trace a model file in a child, then run its own step there if asked.
 
     Raises:
@@ -74,10 +64,10 @@ def trace(
     return TracedModel(traced=traced, bundle=bundle, reference=reference)
 
 
-def at_random(graph: OpGraph, devices: Sequence[str], seed: int) -> Placement:
+def at_random(graph, devices, seed):
     """Place every op anywhere, but all that take a variable on one device."""
     choose = random.Random(seed)
-    home: dict[str, str] = {}
+    home = {}
     device_of = {}
     for op in graph.placed_ops:
         device = choose.choice(devices)
@@ -87,7 +77,7 @@ def at_random(graph: OpGraph, devices: Sequence[str], seed: int) -> Placement:
     )
 
 
-def crossing_tensors(graph: OpGraph, placement: Placement) -> set[tuple[str, int, str, str]]:
+def crossing_tensors(graph, placement):
     """Return (producer, port, source, target) of what must cross: once for each target."""
     device_of = placement.device_of
     return {

@@ -1,14 +1,11 @@
 """Trainings that are recorded, as tests do them in a child, which has logical CPUs."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import keras
 import numpy as np
@@ -25,7 +22,7 @@ from placement_advisor.profile.recorded_ops import read_recorded
 FEATURES = 12
 
 
-def model_on(devices: tuple[str, ...] = ("CPU:0",), optimizer: str = "adam") -> Any:
+def model_on(devices=("CPU:0",), optimizer="adam"):
     """Return a compiled model whose hidden layers take turns on devices."""
     keras.utils.set_random_seed(3)
     inputs = x = keras.Input((FEATURES,), name="features")
@@ -37,7 +34,7 @@ def model_on(devices: tuple[str, ...] = ("CPU:0",), optimizer: str = "adam") -> 
     return model
 
 
-def samples(count: int) -> tuple[Any, Any]:
+def samples(count):
     random = np.random.default_rng(1)
     x = random.normal(size=(count, FEATURES)).astype(np.float32)
     return x, x[:, :1] ** 2
@@ -59,7 +56,7 @@ class Training:
     epochs: int = 1
 
 
-def fit(folder: str, given: dict[str, Any]) -> dict[str, Any]:
+def fit(folder, given):
     """Train with the callback; return what it printed and wrote, and the losses."""
     asked = Training(**given)
     cpus(asked.devices)
@@ -86,14 +83,14 @@ def fit(folder: str, given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def losses_without(epochs: int) -> Any:
+def losses_without(epochs):
     """Train alike without the callback."""
     model = model_on()
     x, y = samples(Training.count)
     return model.fit(x, y, batch_size=32, epochs=epochs, verbose=0).history["loss"]
 
 
-def _written(folder: str, *, is_mirrored: bool = False) -> dict[str, Any]:
+def _written(folder, *, is_mirrored=False):
     path = Path(folder) / "graph.json.gz"
     if not path.exists():
         return {"graph": None}
@@ -113,12 +110,12 @@ def _written(folder: str, *, is_mirrored: bool = False) -> dict[str, Any]:
     }
 
 
-def own_loop(folder: str, count: int, steps: tuple[int, int]) -> dict[str, Any]:
+def own_loop(folder, count, steps):
     """Record a loop over a function that trains."""
     weight = tf.Variable(tf.zeros((FEATURES, 1)), name="weight")
 
     @tf.function
-    def train_step(x: Any, y: Any) -> Any:
+    def train_step(x, y):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((x @ weight - y) ** 2)
         weight.assign_sub(0.1 * tape.gradient(loss, weight))
@@ -134,7 +131,7 @@ def own_loop(folder: str, count: int, steps: tuple[int, int]) -> dict[str, Any]:
     return {"printed": printed.getvalue(), "losses": losses, **_written(folder)}
 
 
-def rewritten(folder: str) -> tuple[dict[str, str], list[str]]:
+def rewritten(folder):
     """Record ops in the place of which TensorFlow runs cheaper ones.
 
     Returns:
@@ -143,7 +140,7 @@ def rewritten(folder: str) -> tuple[dict[str, str], list[str]]:
     weight = tf.Variable(tf.random.uniform((FEATURES, FEATURES)), name="weight")
 
     @tf.function
-    def train_step(x: Any) -> Any:
+    def train_step(x):
         with tf.GradientTape() as tape:
             y = tf.matmul(tf.transpose(x), x, name="of_transposed") @ weight
             parts = [
@@ -179,7 +176,7 @@ def rewritten(folder: str) -> tuple[dict[str, str], list[str]]:
     return others, sorted({name for name, _ in ran} - {name for name, _ in same})
 
 
-def failing_loop(folder: str) -> str:
+def failing_loop(folder):
     """Return what a loop that fails in a recorded step raises and prints; another records then."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -193,11 +190,11 @@ def failing_loop(folder: str) -> str:
     return told
 
 
-def _divide(dividend: int, divisor: int) -> float:
+def _divide(dividend, divisor):
     return dividend / divisor
 
 
-def ns_outside(folder: str, calls: int) -> dict[str, float]:
+def ns_outside(folder, calls):
     """Return what a step costs the callback, and a loop, that records none of them."""
     model = model_on()
     profiler = placement_advisor.keras.PlacementProfiler(folder, (10**9, 10**9))
@@ -218,7 +215,7 @@ def ns_outside(folder: str, calls: int) -> dict[str, float]:
     return {"callback": median(in_callback), "loop": median(in_loop) - median(alone)}
 
 
-def refused(folder: str) -> str:
+def refused(folder):
     """Return what is said of a model of which one call is several steps."""
     model = model_on()
     model.compile("adam", "mse", steps_per_execution=4)
@@ -231,7 +228,7 @@ def refused(folder: str) -> str:
     return "nothing"
 
 
-def under_another_profiler(folder: str) -> str:
+def under_another_profiler(folder):
     """Return what is printed where TensorFlow's profiler is taken."""
     tf.profiler.experimental.start(f"{folder}/other")
     printed = io.StringIO()
@@ -242,7 +239,7 @@ def under_another_profiler(folder: str) -> str:
     return printed.getvalue()
 
 
-def steps_refused(folder: str, steps: tuple[int, int]) -> str:
+def steps_refused(folder, steps):
     """Return what is said of steps that there are not."""
     said = set()
     for record in (placement_advisor.record_steps, placement_advisor.keras.PlacementProfiler):

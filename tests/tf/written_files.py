@@ -15,7 +15,7 @@ from placement_advisor.tf.split_step import split_workload
 from placement_advisor.tf.trace import tracer
 
 
-def write_saved(folder: str) -> None:
+def write_saved(folder):
     """Write one model of each kind into a folder."""
     here = Path(folder)
     _keras_files(here)
@@ -23,7 +23,7 @@ def write_saved(folder: str) -> None:
     _graphs(here)
 
 
-def _keras_files(here: Path) -> None:
+def _keras_files(here):
     ids = keras.Input((5,), dtype="int32", name="ids")
     vectors = keras.layers.Embedding(9, 4)(ids)
     classes = keras.layers.Dense(3)(keras.layers.Flatten()(vectors))
@@ -40,15 +40,15 @@ def _keras_files(here: Path) -> None:
 
 class Served(tf.Module):
     @tf.function(input_signature=[tf.TensorSpec([None, 3], name="rows")])
-    def double(self, rows: tf.Tensor) -> tf.Tensor:
+    def double(self, rows):
         return 2.0 * rows
 
     @tf.function(input_signature=[tf.TensorSpec([4, None], name="rows")])
-    def total(self, rows: tf.Tensor) -> tf.Tensor:
+    def total(self, rows):
         return tf.reduce_sum(rows)
 
 
-def _saved_models(here: Path) -> None:
+def _saved_models(here):
     served = Served()
     signatures = {"double": served.double, "total": served.total}
     tf.saved_model.save(served, here / "two_signatures", signatures)
@@ -57,7 +57,7 @@ def _saved_models(here: Path) -> None:
     (here / "damaged" / "saved_model.pb").write_bytes(b"no message")
 
 
-def _graphs(here: Path) -> None:
+def _graphs(here):
     """Write a TF1 SavedModel whose loop is made of TF1's ops; frozen; and not frozen."""
     v1 = tf.compat.v1
     v1.disable_control_flow_v2()
@@ -93,7 +93,7 @@ def _graphs(here: Path) -> None:
 v1 = tf.compat.v1
 
 
-def write_loops(folder: str) -> None:
+def write_loops(folder):
     """Write one model of each kind into a folder."""
     here = Path(folder)
     _lstm(here)
@@ -109,14 +109,14 @@ def write_loops(folder: str) -> None:
     v1.enable_control_flow_v2()
 
 
-def _lstm(here: Path) -> None:
+def _lstm(here):
     words = keras.Input((6, 4), name="words")
     state = keras.layers.LSTM(8)(words)
     keras.Model(words, keras.layers.Dense(2)(state)).export(here / "lstm", verbose=False)
 
 
 class Vocabulary(tf.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2], tf.int64)), 0
@@ -124,16 +124,16 @@ class Vocabulary(tf.Module):
         self.vectors = tf.Variable(tf.ones((3, 5)))
 
     @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.string, name="words")])
-    def embed(self, words: tf.Tensor) -> tf.Tensor:
+    def embed(self, words):
         return tf.gather(self.vectors, self.table.lookup(words))
 
 
-def _write_lookup(here: Path) -> None:
+def _write_lookup(here):
     served = Vocabulary()
     tf.saved_model.save(served, here / "lookup", {"embed": served.embed})
 
 
-def _loop_graph(path: Path, build: object) -> None:
+def _loop_graph(path, build):
     graph = tf.Graph()
     with graph.as_default():
         rows = v1.placeholder(tf.float32, (None, 4), name="rows")
@@ -141,9 +141,7 @@ def _loop_graph(path: Path, build: object) -> None:
     path.write_bytes(graph.as_graph_def().SerializeToString())
 
 
-def _counted(
-    rows: tf.Tensor, step: object, shape: tuple[int | None, ...] | None = None
-) -> tf.Tensor:
+def _counted(rows, step, shape=None):
     invariants = (tf.TensorShape(()), tf.TensorShape(shape)) if shape else None
     counted = (tf.constant(0), rows)
     return v1.while_loop(
@@ -151,7 +149,7 @@ def _counted(
     )[1]
 
 
-def _items_doubled(rows: tf.Tensor) -> tf.Tensor:
+def _items_doubled(rows):
     read = tf.TensorArray(tf.float32, 5, infer_shape=False).unstack(tf.stack([rows] * 5))
     written = tf.TensorArray(tf.float32, 5, infer_shape=False)
     start = (tf.constant(0), written)
@@ -159,7 +157,7 @@ def _items_doubled(rows: tf.Tensor) -> tf.Tensor:
     return v1.while_loop(lambda i, _: i < 5, body, start)[1].stack()
 
 
-def write_waiting(path: str) -> None:
+def write_waiting(path):
     """Write a graph that takes a batch from a queue which nothing fills."""
     graph = tf.Graph()
     with graph.as_default():
@@ -169,7 +167,7 @@ def write_waiting(path: str) -> None:
     Path(path).write_bytes(graph.as_graph_def().SerializeToString())
 
 
-def split(path: str, limit_s: float) -> str:
+def split(path, limit_s):
     """Return why the batch of that graph is not split, where a step may take so long."""
     split_merging.step_limit_s = lambda graph: limit_s
     tracer.load_workload(ModelSource(path=path))

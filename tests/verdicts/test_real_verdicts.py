@@ -9,24 +9,16 @@ after the run. A run beside other work, or one that ends in *cannot tell*, is ma
 other work goes on, the test is skipped and says so. Any other wrong verdict fails.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from real_runs import needs_workers
 
 from placement_advisor.machine.this_machine import usable_cores
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from command_runs import Ran
 
 MODELS = Path(__file__).parent
 FEW = ("--rounds", "6", "--steps", "2", "--effort", "0.05", "--testbed", "workers")
@@ -49,7 +41,7 @@ print((time.process_time() - began_cpu_s) / (time.monotonic() - began_s))
 pytestmark = [pytest.mark.verdict, needs_workers, pytest.mark.usefixtures("empty_cache")]
 
 
-def free_share() -> float:
+def free_share():
     """Return which share of the fuller of two cores a process gets that wants all of it."""
     spins = [
         subprocess.Popen(
@@ -60,31 +52,26 @@ def free_share() -> float:
     return min(float(spin.communicate()[0]) for spin in spins)
 
 
-def wait_for_cores() -> None:
+def wait_for_cores():
     """Wait until two cores are free, or until one would rather try all the same."""
     deadline = time.monotonic() + WAIT_S
     while free_share() < FREE_SHARE and time.monotonic() < deadline:
         time.sleep(1.0)
 
 
-def analysed(
-    advisor: Callable[..., Ran], folder: Path, model: str, candidates: str
-) -> dict[str, Any]:
+def analysed(advisor, folder, model, candidates):
     """Return the analysis of a model."""
     words = ("-o", str(folder), "--candidates", candidates, *FEW)
     ran = advisor("analyze", str(MODELS / f"{model}.py"), *words)
     assert ran.code == 0, ran.err
     print(ran.out)
-    analysis: dict[str, Any] = json.loads((folder / "analysis.json").read_text())
-    return analysis
+    return json.loads((folder / "analysis.json").read_text())
 
 
 @pytest.mark.parametrize(
     ("model", "candidate"), [("heavy_towers", "towers"), ("heavy_batch", "batch")]
 )
-def test_a_split_wins_where_both_devices_have_work(
-    advisor: Callable[..., Ran], tmp_path: Path, model: str, candidate: str
-) -> None:
+def test_a_split_wins_where_both_devices_have_work(advisor, tmp_path, model, candidate):
     for attempt in range(ATTEMPTS):
         wait_for_cores()
         before = free_share()
@@ -102,9 +89,7 @@ def test_a_split_wins_where_both_devices_have_work(
 @pytest.mark.parametrize(
     ("model", "candidates"), [("wide_chain", "alternating,batch"), ("tiny_towers", "towers,batch")]
 )
-def test_a_split_loses_where_copies_take_longer_than_work(
-    advisor: Callable[..., Ran], tmp_path: Path, model: str, candidates: str
-) -> None:
+def test_a_split_loses_where_copies_take_longer_than_work(advisor, tmp_path, model, candidates):
     for attempt in range(ATTEMPTS):
         analysis = analysed(advisor, tmp_path / str(attempt), model, candidates)
         if analysis["recommendation"]["verdict"] != "cannot-tell":
