@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from placement_advisor.candidates.batch_split.plan import SplitPlan, Tensor, own_of_replicas
+from placement_advisor.candidates.batch_split.plan import SplitPlan, own_of_replicas
 from placement_advisor.candidates.batch_split.split_graph import Merge
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import Role
@@ -29,6 +29,7 @@ from placement_advisor.tf.step_limit import MOST_LIMIT_S, step_limit_s
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set
 
+    from placement_advisor.candidates.batch_split.plan import Tensor
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.tf.trace.bundle import Bundle
     from placement_advisor.tf.trace.flat_step import FlatStep

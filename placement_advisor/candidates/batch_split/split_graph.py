@@ -10,14 +10,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.candidates.batch_split.plan import SplitPlan, Tensor
+from placement_advisor.candidates.batch_split.plan import SplitPlan
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.graph.digraph import reached
 from placement_advisor.graph.op import CONTROL_PORT, LOOKUP_KINDS, Edge, Op, Role, WorkBasis
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
+
+if TYPE_CHECKING:
+    from placement_advisor.candidates.batch_split.plan import Tensor
 
 
 def replica_copy(name: str, replica: int | None) -> str:
