@@ -18,7 +18,6 @@ from real_runs import needs_workers
 from watched_testbed import Watch, WatchedTestbed, kill, process_ids
 
 from placement_advisor import defaults
-from placement_advisor.analysis import analyze as analyze_stages
 from placement_advisor.analysis import runs, step_costs
 from placement_advisor.analysis.predictions import with_candidate
 from placement_advisor.analysis.runs import Refined
@@ -298,7 +297,7 @@ def test_a_worker_killed_in_the_middle_of_a_step_costs_its_candidate_alone_and_a
         testbed._client.start(runner.run_steps, "alternating", 0, 2_000)
         kill(testbed, "worker:1")
 
-    monkeypatch.setattr(analyze_stages, "refine", join)
+    monkeypatch.setattr(runs, "refine", join)
     found = broken_run("run_steps", "alternating", 2, kill_soon, "--json")
     failure = found.candidate("alternating")["failure"]
     assert (failure["kind"], failure["message"]) == ("crashed", "worker:1 was killed by SIGKILL")
