@@ -36,6 +36,7 @@ class PlacementPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
         """Serve what lies under the log directory; there is none where TensorBoard has several."""
         super().__init__(context)
         self._logdir = Path(context.logdir).resolve() if context.logdir else None
+        self._known: Run | None = None
 
     def get_plugin_apps(self) -> dict[str, App]:
         """Return what answers each route."""
@@ -52,8 +53,10 @@ class PlacementPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
         }
 
     def is_active(self) -> bool:
-        """Whether there is an analysis."""
-        return next(self._find(), None) is not None
+        """Whether there is an analysis: TensorBoard asks often, so the one found last will do."""
+        if self._known is None or not self._known.changed_ns:
+            self._known = next(self._find(), None)
+        return self._known is not None
 
     def frontend_metadata(self) -> base_plugin.FrontendMetadata:
         """Name the tab and its script. The script asks for news itself, and keeps what is open."""

@@ -36,7 +36,7 @@ def ask(of, route, **query):
     return *told[0], b"".join(answer)
 
 
-def test_the_tab_is_active_as_soon_as_there_is_an_analysis_and_no_longer(tmp_path):
+def test_the_tab_is_active_as_soon_as_there_is_an_analysis_and_no_longer(tmp_path, monkeypatch):
     assert not plugin(None).is_active()
     tab = plugin(tmp_path)
     assert not tab.is_active()
@@ -44,6 +44,9 @@ def test_the_tab_is_active_as_soon_as_there_is_an_analysis_and_no_longer(tmp_pat
     assert tab.is_active()
     (tmp_path / "a").rename(tmp_path / "b")
     assert tab.is_active()
+    with monkeypatch.context() as patched:  # An active one is not looked for again.
+        patched.setattr(plugin_module, "find_runs", None)
+        assert tab.is_active()
     (tmp_path / "b" / "plugins").rename(tmp_path / "gone")
     assert not tab.is_active()
 
