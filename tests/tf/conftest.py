@@ -4,9 +4,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from traced_models import MODELS, trace
+from traced_models import IMPORTS, MODELS, LimitedChild, trace
 
 from placement_advisor.processes import children
+from placement_advisor.tf.calls import tracer
+from placement_advisor.tf.load.model_source import ModelSource
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,21 +32,14 @@ def traced(tmp_path_factory):
 
 @pytest.fixture
 def trace_source(tmp_path):
-    """Return a function that traces a model file of that text."""
+    """Return a function that traces a model file of that text below its imports."""
 
     def traced_source(source, *, run=False):
         path = tmp_path / "model_file.py"
-        path.write_text(source)
+        path.write_text(IMPORTS + source)
         return trace(path, tmp_path, run=run)
 
     return traced_source
-
-
-class LimitedChild(children.Child):
-    """A child that no test waits for longer than ten minutes."""
-
-    def call(self, function, *args, time_limit_s=600.0):
-        return super().call(function, *args, time_limit_s=time_limit_s)
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +54,17 @@ def child():
     """Return a child of its own."""
     with LimitedChild("child") as own:
         yield own
+
+
+@pytest.fixture
+def load_script(child, tmp_path):
+    """Return a function that has the child load a script of that text, and returns its path."""
+
+    def loaded(text, *arguments, **asked):
+        path = tmp_path / "train.py"
+        path.write_text(text)
+        source = ModelSource(path=str(path), arguments=arguments, **asked)
+        child.call(tracer.load_workload, source)
+        return str(path)
+
+    return loaded

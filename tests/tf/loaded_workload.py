@@ -1,16 +1,16 @@
 """What a loader has found, seen from inside its process."""
 
-import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
+from placement_advisor.measurement.verification import StepResults
 from placement_advisor.tf.load.example_batches import make_batches
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.trace import tracer
-from placement_advisor.tf.trace.bundle import array
+from placement_advisor.tf.trace.bundle import array, state_names
 
 
 def load(path, asked):
@@ -54,6 +54,36 @@ def trace(path, asked):
     }
 
 
+def reference(steps):
+    """Run the user's own step, unplaced, as a plain tf.function; return outputs and state.
+
+    Runners take one step before they restore the initial state, and kernels with a random state
+    of their own keep it: so does this.
+    """
+    workload = tracer.loaded_workload()
+    function = tf.function(workload.step, autograph=workload.model is None)
+    graph = function.get_concrete_function(workload.batches[0]).graph
+    captured = {inner.op.name: outer for outer, inner in graph.captures}
+    names = state_names(tracer.labels(graph, workload.model), captured, taken=())
+    variables = {
+        label: variable
+        for name, label in names.items()
+        for variable in graph.variables
+        if variable.handle is captured[name]
+    }
+    initial = {name: tf.identity(variable) for name, variable in variables.items()}
+    function(workload.batches[0])
+    for name, variable in variables.items():
+        variable.assign(initial[name])
+    outputs = []
+    for i in range(steps):
+        answer = function(workload.batches[i % len(workload.batches)])
+        outputs += [array(tensor) for tensor in tf.nest.flatten(answer) if tensor is not None]
+    state = {name: array(variable.read_value()) for name, variable in variables.items()}
+    before = {name: array(value) for name, value in initial.items()}
+    return StepResults(outputs=tuple(outputs), before=before, state=state, given={})
+
+
 def file_of_module(name):
     """Return where an imported module comes from."""
     return sys.modules[name].__file__
@@ -70,17 +100,6 @@ def another_batch(path):
 def first_batch():
     """Return the tensors of the last batch that a script was given, as arrays."""
     return [array(tensor) for tensor in tf.nest.flatten(tracer.loaded_workload().batches[-1])]
-
-
-def alive():
-    """Return the children of this process, and which module is `__main__`."""
-    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-    return list(map(int, children)), str(sys.modules["__main__"].__file__)
-
-
-def change_folder(path):
-    """Make a folder the current one of this process."""
-    os.chdir(path)
 
 
 def replayed(folder):

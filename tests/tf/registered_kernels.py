@@ -3,11 +3,11 @@
 import time
 
 import tensorflow as tf
+from graph_defs import placed_nodes
+from tensorflow.core.framework import function_pb2
 from tensorflow.python.framework import op_def_registry
 
-from placement_advisor.tf import placed_step
 from placement_advisor.tf.trace import device_kinds
-from placement_advisor.tf.trace.bundle import Bundle
 
 
 def _node(kind, attributes):
@@ -89,8 +89,6 @@ def switch_with_lookup():
 
 def circle_of_functions():
     """Return the kinds of two functions that call each other, and of one that calls neither."""
-    from tensorflow.core.framework import function_pb2
-
     calls = {"ping": ["pong"], "pong": ["ping", "StringLower"], "alone": ["Tanh"]}
     functions = []
     for name, kinds in calls.items():
@@ -120,18 +118,8 @@ def placed_on_a_gpu(gpu):
             value = floats if dtype == tf.float32 else counts
             raw.AssignVariableOp(resource=handle, value=value, name=f"{name}_write")
             raw.ReadVariableOp(resource=handle, dtype=dtype, name=f"{name}_read")
-    bundle = Bundle(
-        graph_def=graph.as_graph_def(),
-        inputs=(),
-        outputs=(),
-        targets=(),
-        variables={},
-        tables={},
-        batches=((),),
-    )
     wanted = {op.name: gpu for op in graph.get_operations()}
-    found = placed_step.placed_graph(bundle, wanted, host="host")
-    return {node.name: node.device for node in found.node}
+    return {node.name: node.device for node in placed_nodes(graph.as_graph_def(), wanted)}
 
 
 _ARGUMENTS = {

@@ -1,6 +1,7 @@
 """What tests ask inside a runner's process, also on a machine that pretends to have GPUs."""
 
 import os
+import socket
 from unittest.mock import patch
 
 import numpy as np
@@ -11,6 +12,8 @@ from placement_advisor.testbed.testbed import STEP
 from placement_advisor.tf.run import calibration, mirrored, runner
 from placement_advisor.tf.run.calibration import Reference, reach
 from placement_advisor.tf.run.graph_timing import GraphTimer
+
+_listening = []
 
 
 def start_from_other_values(variable):
@@ -92,3 +95,18 @@ def reach_without_core_clocks():
     places = {f"cpu:{i}": f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)}
     runner.open_runner("", places, places["cpu:0"], len(places))
     return reach(GraphTimer(runner._runtime, places, {}), *places, product_ns=1_000_000)
+
+
+def listen(port=0):
+    """Listen on loopback; return the port."""
+    listener = socket.create_server(("127.0.0.1", port))
+    _listening.append(listener)
+    return int(listener.getsockname()[1])
+
+
+def can_connect(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True

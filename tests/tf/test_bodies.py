@@ -15,10 +15,6 @@ PRODUCT_FLOPS = 2 * 3 * 3 * 2
 TRIP_FLOPS = PRODUCT_FLOPS + 2
 
 
-def _is_matmul(name):
-    return name.lower().endswith("matmul")
-
-
 @pytest.mark.parametrize(
     ("step", "trips", "least_flops", "most_flops"),
     [
@@ -37,7 +33,8 @@ def test_a_composite_takes_its_body_times_its_trips(loader, step, trips, least_f
     ((found_trips, flops, _, members),) = loader.call(traced_bodies.composites, step).values()
     assert found_trips == trips
     assert least_flops < flops <= most_flops
-    assert any(map(_is_matmul, members)) == (step != "product_that_nobody_reads")
+    has_product = any(name.lower().endswith("matmul") for name in members)
+    assert has_product == (step != "product_that_nobody_reads")
 
 
 @pytest.mark.parametrize(
@@ -70,39 +67,31 @@ def test_the_loop_of_a_gradient_runs_as_often_as_its_loop(loader):
 
 
 def test_what_a_conditional_runs_on_the_host_counts_for_each_trip_of_a_known_loop(loader):
-    found = loader.call(traced_bodies.inside, "marked_twice")
-    ((inside, kinds),) = found.values()
+    ((once, kinds),) = loader.call(traced_bodies.inside, "marked_twice").values()
     assert kinds == ["CPU", "GPU"]
-    ops, copies, copied_bytes = inside
+    ops, copies, copied_bytes = once
     # To the host, a truth value; from it, three. (Indices and shape are constants.)
     assert (copies, copied_bytes) == (2, 1 + 3)
     assert 4 <= ops <= 8
 
-    once = loader.call(traced_bodies.inside, "marked_twice")
-    ((branch, _),) = once.values()
     ((inside, kinds),) = loader.call(traced_bodies.inside, "marked_in_each_trip").values()
     assert kinds == ["CPU", "GPU"]
-    assert inside[1:] == (4 * branch[1], 4 * branch[2])
-    assert inside[0] > 4 * branch[0]
+    assert inside[1:] == (4 * copies, 4 * copied_bytes)
+    assert inside[0] > 4 * ops
 
-    found = loader.call(traced_bodies.inside, "until_small")
-    assert [inside for inside, _ in found.values()] == [None]
+    ((unknown, _),) = loader.call(traced_bodies.inside, "until_small").values()
+    assert unknown is None
 
 
 BATCH = 32
 
 
 @pytest.fixture(scope="module")
-def loops(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("files")
+def graph_of(tmp_path_factory):
+    files, traced = (tmp_path_factory.mktemp(name) for name in ("files", "traced"))
     with children.Child("writer") as writer:
-        writer.call(written_files.write_loops, str(folder))
-    return folder
-
-
-@pytest.fixture
-def graph_of(loops, tmp_path):
-    return lambda file: trace(loops / file, tmp_path, run=False).graph
+        writer.call(written_files.write_loops, str(files))
+    return lambda file: trace(files / file, traced, run=False).graph
 
 
 def _only(graph, kind):

@@ -3,10 +3,12 @@
 import math
 import pickle
 import zipfile
+from dataclasses import asdict
 
 import ml_dtypes
 import numpy as np
 import pytest
+from hand_made_nodes import nodes_of
 
 from placement_advisor.candidates.batch_split.split_graph import Merge
 from placement_advisor.errors import TestbedError
@@ -14,7 +16,6 @@ from placement_advisor.measurement.verification import AppliedUpdate, StepResult
 from placement_advisor.tf.deterministic_graph import relative_difference, rounded
 from placement_advisor.tf.run.mirrored import unexchanged
 from placement_advisor.tf.split_merging import Repeated, merges
-from placement_advisor.tf.trace.nodes import Node
 from placement_advisor.tf.verifier import read_results, save_results
 
 
@@ -106,8 +107,8 @@ def test_what_is_clearly_nearer_decides_and_rounding_gives_way_to_what_fits():
     assert found.difference == 0
 
 
-def _results():
-    return StepResults(
+def test_results_are_read_as_they_were_written(tmp_path):
+    written = StepResults(
         outputs=(np.float32(0.25), np.array([b"a", b"longer"], object)),
         before={"w": np.arange(6, dtype=np.float32).reshape(2, 3), "empty": np.zeros((0, 4))},
         state={"w": np.full((2, 3), 7, ml_dtypes.bfloat16), "count": np.int64(3)},
@@ -120,61 +121,40 @@ def _results():
             "none": (),
         },
     )
-
-
-def test_results_are_read_as_they_were_written(tmp_path):
     path = tmp_path / "results"
-    save_results(path, [_results(), _results()])
-    first, second = read_results(path)
-    assert first.outputs[0] == np.float32(0.25)
-    assert first.outputs[0].dtype == np.float32
-    assert first.outputs[1].tolist() == [b"a", b"longer"]
-    assert first.before["w"].tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert first.before["empty"].shape == (0, 4)
-    assert first.state["w"].dtype == ml_dtypes.bfloat16
-    assert first.state["count"] == 3
-    given = first.given["w"]
-    assert [(one.update, one.step) for one in given] == [("AssignSub", 0), ("AssignSub", 1)]
-    assert given[0].value.tolist() == [1 + 2j]
-    assert given[1].value.tolist() is True
-    assert first.given["unknown"] is None
-    assert first.given["none"] == ()
-    assert second.state["w"].tolist() == first.state["w"].tolist()
+    save_results(path, [written, written])
+    found = read_results(path)
+    assert len(found) == 2
+    for each in found:
+        np.testing.assert_equal(asdict(each), asdict(written))
+        assert each.outputs[0].dtype == np.float32
+        assert each.state["w"].dtype == ml_dtypes.bfloat16
+        assert each.given["none"] == ()
 
 
-@pytest.mark.parametrize("content", [b"", pickle.dumps([1]), b"PK\x05\x06" + bytes(18)])
+_LAYOUT = '[{"outputs": [["0", "object", [1]]], "before": {}, "state": {}, "given": {}}]'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", pickle.dumps([1]), b"PK\x05\x06" + bytes(18), {"0": bytes(8), "layout.json": _LAYOUT}],
+    ids=["nothing", "a pickle", "an empty archive", "an array of objects"],
+)
 def test_what_is_no_file_of_results_is_refused(tmp_path, content):
     path = tmp_path / "results"
-    path.write_bytes(content)
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, part in content.items():
+                archive.writestr(name, part)
     with pytest.raises(TestbedError, match="results of steps cannot be read"):
         read_results(path)
-
-
-def test_an_array_of_objects_is_not_made(tmp_path):
-    path = tmp_path / "results"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("0", bytes(8))
-        archive.writestr(
-            "layout.json",
-            '[{"outputs": [["0", "object", [1]]], "before": {}, "state": {}, "given": {}}]',
-        )
-    with pytest.raises(TestbedError, match="results of steps cannot be read"):
-        read_results(path)
-
-
-def step(*lines):
-    """Make nodes of lines like ``sum = AddN a b``; ``b:1`` is b's second tensor."""
-    nodes = {}
-    for line in lines:
-        name, _, kind, *inputs = line.split()
-        nodes[name] = Node(name, kind)
-        tensors = [each.partition(":") for each in inputs]
-        nodes[name].inputs = [(nodes[producer], int(port or 0)) for producer, _, port in tensors]
-    return list(nodes.values())
 
 
 def alone(*lines, replicas=2):
-    nodes = step(*lines)
+    """Ask of lines like ``sum = AddN a b``; ``b:1`` is b's second tensor."""
+    nodes = nodes_of("; ".join(lines))
     samples = {node.name: int(node.name[-1]) for node in nodes if node.kind == "Placeholder"}
     handles = {node.name: node.name[0] for node in nodes if node.kind == "VarHandleOp"}
     return unexchanged(nodes, samples, handles, replicas)

@@ -115,13 +115,8 @@ def test_what_a_gpu_cannot_run_is_placed_on_the_host_with_all_that_shares_its_va
     on_host = {name for name, device in device_of.items() if device == cpu}
     # int32 has no MatMul and no variable on a GPU, a text no constant. A read of the variable has
     # a kernel for any type, but stands where the variable does. What both sides read is copied.
-    assert on_host - {"counts", "counts/copy_0"} == {
-        "int_product",
-        "words",
-        "count",
-        "count_write",
-        "count_read",
-    }
+    alone = {"int_product", "words", "count", "count_write", "count_read"}
+    assert on_host - {"counts", "counts/copy_0"} == alone
     assert {device_of["counts"], device_of["counts/copy_0"]} == {gpu, cpu}
     assert {device_of[name] for name in device_of.keys() - on_host} == {gpu}
 

@@ -1,5 +1,7 @@
 """The heart of it: wherever the ops of a step stand, it computes what the user's step computes."""
 
+from contextlib import closing
+
 import pytest
 from pairs import pairs
 from real_runs import needs_workers
@@ -49,7 +51,6 @@ def test_any_placement_computes_what_the_users_own_step_computes(traced, name, k
 
 STEPS_OF_THEIR_OWN = {
     "side effects of a function that is called twice, and of a loose control dependency": """
-import tensorflow as tf
 weight, count, log = tf.Variable(tf.ones((3, 3))), tf.Variable(0), tf.Variable("")
 inputs = tf.ones((4, 3))
 
@@ -70,7 +71,6 @@ def step(x):
     return {"sum": tf.reduce_sum(z), "counts": [first, second, count.read_value()], "after": after}
 """,
     "loops and conditionals that read variables, and a loop that writes one": """
-import tensorflow as tf
 weight = tf.Variable(tf.reshape(tf.range(9.0), (3, 3)) / 10)
 table, total, shift = tf.Variable(tf.ones((5, 3))), tf.Variable(0.0), tf.Variable(0.0)
 inputs = tf.ones((4, 3))
@@ -92,7 +92,6 @@ def step(x):
     return {"y": y, "total": total.read_value()}
 """,
     "a table within a function and one within a loop": """
-import tensorflow as tf
 def table(keys, values):
     return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), -1)
 by_number = table(tf.constant([0, 1, 2], tf.int64), tf.constant([5, 6, 7], tf.int64))
@@ -109,7 +108,6 @@ def step(numbers):
     return found, tf.map_fn(lambda n: by_text.lookup(tf.strings.as_string(n)), found)
 """,
     "random numbers of every sort": """
-import tensorflow as tf
 weight = tf.Variable(tf.zeros((3, 3)))
 generator = tf.random.Generator.from_seed(3)
 inputs = tf.ones((4, 3))
@@ -121,7 +119,6 @@ def step(x):
     return x @ weight
 """,
     "inputs of every type, one of them unused": """
-import numpy as np, tensorflow as tf
 inputs = {
     "truth": np.array([True, False]), "byte": np.array([1, 2], np.uint8),
     "text": np.array(["a", "bcd"]), "one_text": "ef", "half": tf.constant([1, 2], tf.bfloat16),
@@ -137,7 +134,6 @@ def step(given):
     }
 """,
     "a variable that grows": """
-import tensorflow as tf
 history = tf.Variable([0.0], shape=tf.TensorShape(None))
 inputs = tf.ones((3,))
 
@@ -147,7 +143,6 @@ def step(x):
     return tf.size(history)
 """,
     "an assertion, a message and no output": """
-import tensorflow as tf
 weight = tf.Variable(tf.zeros((3,)))
 inputs = tf.ones((3,))
 
@@ -158,7 +153,6 @@ def step(x):
     weight.assign_add(x)
 """,
     "two updates with a forward pass between": """
-import numpy as np, tensorflow as tf
 random = np.random.default_rng(0)
 one, two = (tf.Variable(random.normal(size=(3, 3)).astype(np.float32)) for _ in range(2))
 inputs = random.normal(size=(4, 3)).astype(np.float32)
@@ -185,17 +179,14 @@ def _check_placements(model, kind, scratch):
     plan = plan_testbed(kind, 2)
     if plan.not_run:
         pytest.skip(plan.not_run)
-    testbed = Testbed(plan, scratch=scratch)
-    testbed.add_program(STEP, model.bundle, model.graph)
-    testbed.start()
-    try:
+    with closing(Testbed(plan, scratch=scratch)) as testbed:
+        testbed.add_program(STEP, model.bundle, model.graph)
+        testbed.start()
         on_one_device = None
         for placement in _placements(model, tuple(device.name for device in plan.devices)):
             results = _check_placement(testbed, model, placement)
             on_one_device = on_one_device or results
             assert largest_difference(results, on_one_device) <= TOLERANCE_BETWEEN_PLACEMENTS
-    finally:
-        testbed.close()
 
 
 def _check_placement(testbed, model, placement):

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 from finding_evidence import evidence_of, told
-from traced_models import trace
+from traced_models import IMPORTS, trace
 
 from placement_advisor.analysis.findings import scope_rules
 from placement_advisor.analysis.findings.evidence import YOUR_SPLIT, SplitFinding
@@ -21,17 +21,14 @@ from placement_advisor.machine.presets import read_hardware
 from placement_advisor.simulator.step_growth import TIMES, GrowingStep, StepGrowth
 from placement_advisor.tf.answers import MIXED_PRECISION, LeftOut
 
-# Branches beside one another, or layers one after the other, each in a device scope of its own.
 _HEAD = """
-import numpy as np, tensorflow as tf
 random = np.random.default_rng(0)
-def weights(*shape, on=None):
+def weights(*shape, on=None, dtype="float32"):
     with tf.device(on):
-        return tf.Variable(random.normal(size=shape).astype("float32") / shape[0])
+        return tf.Variable(random.normal(size=shape).astype(dtype) / shape[0])
 """
-_BRANCHES = (
-    _HEAD
-    + """
+# Branches beside one another, or layers one after the other, each in a device scope of its own.
+_BRANCHES = """
 DEVICES, WIDTH, BATCH, IN_CHAIN, FOLLOWS = {devices}, {width}, {batch}, {in_chain}, {follows}
 kernels = [weights(WIDTH, WIDTH, on=device) for device in DEVICES]
 @tf.function
@@ -50,10 +47,7 @@ def train_step(x):
     return loss
 inputs = random.normal(size=(BATCH, WIDTH)).astype("float32")
 """
-)
-_TEXTS = (
-    _HEAD
-    + """
+_TEXTS = """
 @tf.function
 def classify(texts):
     with tf.device({device!r}):
@@ -62,10 +56,7 @@ def classify(texts):
         return tf.cast(lengths, tf.float32) * 2.0
 inputs = np.array(["Some", "WORDS"])
 """
-)
-_SHARED = (
-    _HEAD
-    + """
+_SHARED = """
 first, second = weights(512, 512, on="GPU:0"), weights(512, 512, on={created!r})
 @tf.function
 def score(x):
@@ -76,10 +67,7 @@ def score(x):
     return low, high
 inputs = random.normal(size=(2, 512)).astype("float32")
 """
-)
-_BIAS = (
-    _HEAD
-    + """
+_BIAS = """
 kernel, bias = weights(512, 512), weights(512)
 @tf.function
 def score(x):
@@ -89,11 +77,9 @@ def score(x):
         return tf.nn.relu(tf.nn.bias_add(product, bias))
 inputs = random.normal(size=(256, 512)).astype("float32")
 """
-)
 
 # A functional model of two towers, the second of which is meant for another device.
 _TWO_TOWERS = """
-import keras, numpy as np, tensorflow as tf
 class OnDevice(keras.layers.Layer):
     def __init__(self, part, device):
         super().__init__()
@@ -111,20 +97,14 @@ inputs = (np.ones((16, 64), "float32"), np.ones((16, 64), "float32")), np.ones((
 """
 
 
-def branches(devices, *, width=64, batch=32, in_chain=False, follows=True):
+def branches(devices, **options):
     """Return a training step with a part for each digit: the number of its GPU."""
-    return _BRANCHES.format(
-        devices=[f"GPU:{number}" for number in devices],
-        width=width,
-        batch=batch,
-        in_chain=in_chain,
-        follows=follows,
-    )
+    options = {"width": 64, "batch": 32, "in_chain": False, "follows": True} | options
+    return _BRANCHES.format(devices=[f"GPU:{number}" for number in devices], **options)
 
 
 # Every sample of the batch is a negative of every other one.
 _RETRIEVAL = """
-import tensorflow as tf
 items = tf.Variable(tf.ones((20_000, 32)), name="items")
 weights = tf.Variable(tf.ones((32, 32)), name="weights")
 @tf.function
@@ -151,13 +131,13 @@ def with_growth(evidence, at, batch):
 
 @pytest.fixture(scope="module")
 def evidence(tmp_path_factory):
-    """Return a function that traces a source and gathers the evidence on a cluster."""
+    """Return a function that traces a source below `_HEAD` and gathers evidence on a cluster."""
 
     @cache
     def traced(source):
         folder = tmp_path_factory.mktemp("step")
         path = folder / "model_file.py"
-        path.write_text(source)
+        path.write_text(IMPORTS + _HEAD + source)
         return trace(path, folder, run=False)
 
     def gathered(text, cluster=None, left_out=None, **more):
@@ -217,7 +197,7 @@ def test_pa101_says_where_and_what_it_costs(evidence):
     source = branches("0011", width=512, follows=False)
     (finding,) = found("PA101", evidence(source))
     assert str(finding.where["file"]).endswith("model_file.py")
-    assert "@ kernels[i]" in source.splitlines()[int(finding.where["line"]) - 1]
+    assert "@ kernels[i]" in (_HEAD + source).splitlines()[finding.where["line"] - 1]
     assert finding.saving is not None
 
 
@@ -256,7 +236,7 @@ def test_pa305_large_products_in_float32_are_slow_where_units_do_halves(evidence
     # Where times were recorded, another step cannot be priced.
     assert found("PA305", evidence(large, read_hardware("2xV100"))) == []
     # What is in halves already.
-    halves = large.replace('astype("float32")', 'astype("float16")')
+    halves = large.replace("float32", "float16").replace("=device", "=device, dtype='float16'")
     assert found("PA305", evidence(halves, **absent("2xV100"))) == []
     # What TensorFlow itself puts into halves, and what is kept in float32 beside halves.
     auto = LeftOut(settings=(MIXED_PRECISION,))
@@ -266,9 +246,7 @@ def test_pa305_large_products_in_float32_are_slow_where_units_do_halves(evidence
     assert found("PA305", evidence(in_part, **absent("2xV100"))) == []
 
 
-_CHAIN = (
-    _HEAD
-    + """
+_CHAIN = """
 w = weights(512, 512)
 @tf.function
 def score(x):
@@ -277,7 +255,6 @@ def score(x):
     return x @ w
 inputs = random.normal(size=(256, 512)).astype("float32")
 """
-)
 
 
 def test_pa306_a_chain_of_elementwise_ops_could_be_one(evidence):
@@ -316,11 +293,14 @@ def test_a_scope_that_keras_forgets_is_told_and_what_is_advised_takes_effect(evi
         "your tf.device scope puts high on GPU:1, but a Keras functional model forgets it: "
         "their ops have no device and run on GPU:0"
     )
-    line = 1 + _TWO_TOWERS[: _TWO_TOWERS.index("{high}")].count("\n")
+    line = 1 + (_HEAD + _TWO_TOWERS.partition("{high}")[0]).count("\n")
     assert finding.where["line"] == line
     assert str(finding.where["file"]).endswith("model_file.py")
     assert "MatMul" not in _kinds_on(in_vain, "GPU:1")
 
+    # That of the default device takes effect, as does what is advised.
+    default = evidence(_TWO_TOWERS.format(high=lines.replace("gpu:1", "gpu:0")))
+    assert told(scope_rules.find_scope_without_effect, default) == ()
     followed = evidence(_TWO_TOWERS.format(high='high = OnDevice(item, "/gpu:1")(right)'))
     assert told(scope_rules.find_scope_without_effect, followed) == ()
     assert "MatMul" in _kinds_on(followed, "GPU:1")
@@ -328,7 +308,6 @@ def test_a_scope_that_keras_forgets_is_told_and_what_is_advised_takes_effect(evi
 
 def test_a_model_that_two_scopes_call_in_vain_is_told_by_its_layers(evidence):
     script = """
-import keras, numpy as np, tensorflow as tf
 given = keras.Input((4,))
 inner = keras.Model(given, keras.layers.Dense(3, name="inner_dense")(given))
 rows = keras.Input((4,))
@@ -340,17 +319,10 @@ model = keras.Model(rows, keras.layers.Add()([left, right]))
 model.compile("sgd", "mse")
 inputs = (np.ones((8, 4), "float32"), np.ones((8, 3), "float32"))
 """
-    given = evidence(script)
-    (finding,) = told(scope_rules.find_scope_without_effect, given)
+    (finding,) = told(scope_rules.find_scope_without_effect, evidence(script))
     assert finding.finding.startswith("your tf.device scope puts inner_dense on GPU:1, but a Keras")
-    assert finding.where["line"] == 8
-
-
-def test_a_scope_of_the_default_device_is_not_told(evidence):
-    lines = 'with tf.device("/gpu:0"):\n    high = keras.layers.Dense(8, name="high")(right)'
-    assert (
-        told(scope_rules.find_scope_without_effect, evidence(_TWO_TOWERS.format(high=lines))) == ()
-    )
+    line = (_HEAD + script).splitlines()[finding.where["line"] - 1]
+    assert line == 'with tf.device("/gpu:1"):'
 
 
 def _kinds_on(evidence, device):

@@ -62,27 +62,21 @@ def test_each_class_is_read_by_the_host_five_times(graph_of):
     assert more.inside.copies - few.inside.copies == 2 * (2 + 3)
 
 
-def test_loop_and_end_go_to_the_host_and_the_network_stays(graph_of):
+def test_loop_and_end_go_to_the_host_and_the_network_stays_and_so_on_workers(graph_of):
     graph, cluster = graph_of(12), read_hardware("V100")
     costs, found = placements(graph, cluster)
     simulator = Simulator(graph, costs, cluster)
     single_ns = simulator.step_ns(found["single"])
+    _, on_workers = placements(graph, assumed_cluster(2))
+    worker_of = {"GPU:0": "worker:0", "CPU:0": "worker:1"}
     for family in FAMILIES[1:]:
         device_of = found[family].device_of
         assert device_of[LOOP] == "CPU:0"
         convolutions = {op.name for op in graph.ops if "Conv" in op.kind}
         assert {device_of[name] for name in convolutions} == {"GPU:0"}
         assert simulator.step_ns(found[family]) < single_ns
-
-
-def test_on_workers_the_same_ops_move(graph_of):
-    graph = graph_of(12)
-    _, real = placements(graph, read_hardware("V100"))
-    _, stand_in = placements(graph, assumed_cluster(2))
-    for family in FAMILIES[1:]:
-        worker = {"GPU:0": "worker:0", "CPU:0": "worker:1"}
-        expected = {name: worker[place] for name, place in real[family].device_of.items()}
-        assert stand_in[family].device_of == expected
+        expected = {name: worker_of[place] for name, place in device_of.items()}
+        assert on_workers[family].device_of == expected
 
 
 @needs_workers

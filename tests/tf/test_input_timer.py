@@ -4,6 +4,7 @@ from contextlib import nullcontext
 
 import pytest
 import tensorflow as tf
+from traced_models import IMPORTS
 
 from placement_advisor.errors import ModelError
 from placement_advisor.tf.load.loaded_step import leading_size
@@ -75,22 +76,10 @@ def test_batches_may_be_nested_but_not_of_another_size_than_the_step():
 
 
 def test_transformations_stand_source_first_of_all_sources_or_are_not_known():
-    dataset = (
-        tf.data.Dataset.from_tensor_slices(tf.zeros((8, 3)))
-        .shuffle(8)
-        .map(lambda x: x, num_parallel_calls=2)
-        .cache()
-        .batch(4)
-        .prefetch(1)
-    )
-    assert transformations(dataset) == (
-        "TensorSliceDataset",
-        "ShuffleDataset",
-        "ParallelMapDataset",
-        "CacheDataset",
-        "BatchDataset",
-        "PrefetchDataset",
-    )
+    rows = tf.data.Dataset.from_tensor_slices(tf.zeros((8, 3)))
+    dataset = rows.shuffle(8).map(lambda x: x, num_parallel_calls=2).cache().batch(4).prefetch(1)
+    kinds = ("TensorSlice", "Shuffle", "ParallelMap", "Cache", "Batch", "Prefetch")
+    assert transformations(dataset) == tuple(f"{kind}Dataset" for kind in kinds)
 
     both = tf.data.Dataset.zip((tf.data.Dataset.range(3), tf.data.Dataset.range(3).repeat()))
     assert transformations(both) == ("RangeDataset", "RangeDataset", "RepeatDataset", "ZipDataset")
@@ -106,12 +95,8 @@ def test_what_the_user_raises_comes_out():
         time_dataset(broken, 4, clock(MS))
 
 
-ROWS = """
-import keras
-import numpy as np
-import tensorflow as tf
+ROWS = f"""{IMPORTS}
 import placement_advisor
-
 rows = tf.data.Dataset.from_tensor_slices(np.zeros((16, 3), np.float32)).batch(4)
 """
 STEP = """

@@ -16,26 +16,21 @@ measured_hosts = RemoteModule("measured_hosts")
 _TEN_GBIT, _GBIT, _TEN_MBIT, _MODEM = 0.84, 8.4, 840.0, 84_000.0
 
 
-@pytest.fixture
-def ask(loader):
-    return loader.call
-
-
-def test_sizes_are_measured_until_they_take_too_long_but_two_at_least(ask):
-    sizes = [size for size, _ in ask(measured_hosts.sizes_measured, 300_000, _TEN_GBIT)]
+def test_sizes_are_measured_until_they_take_too_long_but_two_at_least(loader):
+    sizes = [size for size, _ in loader.call(measured_hosts.sizes_measured, 300_000, _TEN_GBIT)]
     assert sizes == [1 << 10, 1 << 16, 1 << 19, 1 << 22, 1 << 24, 1 << 26]
     # At a gigabit 64 MB would take 0.56 s, at ten megabits 4 MB would take 3.5 s.
-    assert ask(measured_hosts.sizes_measured, 300_000, _GBIT)[-1][0] == 1 << 24
-    assert ask(measured_hosts.sizes_measured, 300_000, _TEN_MBIT)[-1][0] == 1 << 19
-    sizes = [size for size, _ in ask(measured_hosts.sizes_measured, 300_000_000, _MODEM)]
+    assert loader.call(measured_hosts.sizes_measured, 300_000, _GBIT)[-1][0] == 1 << 24
+    assert loader.call(measured_hosts.sizes_measured, 300_000, _TEN_MBIT)[-1][0] == 1 << 19
+    sizes = [size for size, _ in loader.call(measured_hosts.sizes_measured, 300_000_000, _MODEM)]
     assert sizes == [1 << 10, 1 << 16]
 
 
 @pytest.mark.parametrize("one_way_ns", [100_000, 5_000_000, 100_000_000])
 @pytest.mark.parametrize("ns_per_byte", [_TEN_GBIT, _GBIT, _TEN_MBIT])
-def test_a_pass_one_way_takes_less_than_half_a_minute(ask, one_way_ns, ns_per_byte):
+def test_a_pass_one_way_takes_less_than_half_a_minute(loader, one_way_ns, ns_per_byte):
     whole_ns = 0.0
-    for size_bytes, effort in ask(measured_hosts.sizes_measured, one_way_ns, ns_per_byte):
+    for size_bytes, effort in loader.call(measured_hosts.sizes_measured, one_way_ns, ns_per_byte):
         steps = 2 + effort.rounds * (1 + effort.steps)
         fans = effort.copies or ()
         # A step that reaches a far device takes four messages, a round trip two for each.
@@ -45,23 +40,23 @@ def test_a_pass_one_way_takes_less_than_half_a_minute(ask, one_way_ns, ns_per_by
     assert whole_ns < 30e9 + 500 * one_way_ns
 
 
-def test_there_are_as_many_passes_as_there_is_time_for(ask):
-    made = [ask(measured_hosts.passes_made, s) for s in (1.0, 6.0, 9.0, 11.0, 100.0)]
+def test_there_are_as_many_passes_as_there_is_time_for(loader):
+    made = [loader.call(measured_hosts.passes_made, s) for s in (1.0, 6.0, 9.0, 11.0, 100.0)]
     assert made == [3, 3, 2, 1, 1]
 
 
-def test_two_pairs_share_no_device_where_that_can_be(ask):
-    assert ask(measured_hosts.second_pair, 1, 1) is None
-    assert ask(measured_hosts.second_pair, 2, 1) == ("a:1", "b:0")
-    assert ask(measured_hosts.second_pair, 1, 3) == ("a:0", "b:1")
-    assert ask(measured_hosts.second_pair, 2, 2) == ("a:1", "b:1")
+def test_two_pairs_share_no_device_where_that_can_be(loader):
+    assert loader.call(measured_hosts.second_pair, 1, 1) is None
+    assert loader.call(measured_hosts.second_pair, 2, 1) == ("a:1", "b:0")
+    assert loader.call(measured_hosts.second_pair, 1, 3) == ("a:0", "b:1")
+    assert loader.call(measured_hosts.second_pair, 2, 2) == ("a:1", "b:1")
 
 
-def test_an_op_reads_the_processor_time_of_its_process_and_of_what_carries_its_copies(ask):
-    before_ns, read_ns, after_ns = ask(measured_hosts.own_reading, ())
+def test_an_op_reads_the_processor_time_of_its_process_and_of_what_carries_its_copies(loader):
+    before_ns, read_ns, after_ns = loader.call(measured_hosts.own_reading, ())
     assert before_ns <= read_ns <= after_ns
     own_ns = time.process_time_ns()
-    before_ns, read_ns, after_ns = ask(measured_hosts.own_reading, (os.getpid(),))
+    before_ns, read_ns, after_ns = loader.call(measured_hosts.own_reading, (os.getpid(),))
     assert own_ns < before_ns <= read_ns <= after_ns
 
 

@@ -10,8 +10,8 @@ from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.processes.children import Child
 from placement_advisor.tf.run import private_network
 
-listeners = RemoteModule("listeners")
 refusing_system = RemoteModule("refusing_system")
+runner_access = RemoteModule("runner_access")
 pytestmark = needs_private_network
 
 
@@ -25,23 +25,23 @@ def owner():
 def test_a_private_network_has_loopback_and_ports_of_its_own(owner, child):
     names = [name for _, name in owner.call(socket.if_nameindex)]
     assert names == ["lo"]
-    port = owner.call(listeners.listen)
-    assert owner.call(listeners.can_connect, port)
+    port = owner.call(runner_access.listen)
+    assert owner.call(runner_access.can_connect, port)
 
-    port = owner.call(listeners.listen)
+    port = owner.call(runner_access.listen)
     child.call(private_network.create)
-    assert child.call(listeners.listen, port) == port
+    assert child.call(runner_access.listen, port) == port
 
 
 def test_who_joins_reaches_it_and_others_do_not(owner, child):
-    port = owner.call(listeners.listen)
+    port = owner.call(runner_access.listen)
     with (
         pytest.raises(ConnectionRefusedError),
         socket.create_connection(("127.0.0.1", port), timeout=1),
     ):
         pass
     child.call(private_network.join, owner.pid)
-    assert child.call(listeners.can_connect, port)
+    assert child.call(runner_access.can_connect, port)
 
 
 @pytest.mark.parametrize("step", [private_network.create, private_network.join])

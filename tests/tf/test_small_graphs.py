@@ -4,6 +4,7 @@ import operator
 
 import numpy as np
 import pytest
+from hand_made_nodes import SCALAR, nodes_of, written
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,52 +12,7 @@ from placement_advisor.graph.op_work.signature import TensorSpec
 from placement_advisor.tf.trace import flat_step
 from placement_advisor.tf.trace.constant_values import ListContent, after_trips, note_list
 from placement_advisor.tf.trace.loops import Induction, Loop, folded, frames, trips_of
-from placement_advisor.tf.trace.nodes import Node
 from placement_advisor.tf.trace.op_layers import Part, parts_of
-
-SCALAR = TensorSpec((), "int32", 4)
-
-
-class _Attributes:
-    """What a node made by hand is made of."""
-
-    def __init__(self, values):
-        self._values = values
-
-    def attribute(self, name):
-        return self._values.get(name)
-
-    def definition(self):
-        raise NotImplementedError
-
-    def device(self):
-        return ""
-
-
-def written(text):
-    """Return ops, ``{name: (kind, inputs)}``, of a text like ``name = Kind name:port ^before;``."""
-    lines = (line.split() for line in text.split(";"))
-    return {name: (kind, inputs) for name, _, kind, *inputs in lines}
-
-
-def nodes_of(ops, attributes=None, specs=None):
-    """Return nodes of ops or of their text; a tensor is one int32 unless ``specs`` says more."""
-    ops = written(ops) if isinstance(ops, str) else ops
-    nodes = {
-        name: Node(name, kind, _Attributes((attributes or {}).get(name, {})))
-        for name, (kind, _) in ops.items()
-    }
-    for name, (_, references) in ops.items():
-        node = nodes[name]
-        for reference in references:
-            source, _, port = reference.removeprefix("^").partition(":")
-            if reference.startswith("^"):
-                node.controls.append(nodes[source])
-            else:
-                node.inputs.append((nodes[source], int(port or 0)))
-        # Enough ports for all kinds that are used here.
-        node.outputs = tuple((specs or {}).get(name, (SCALAR, SCALAR)))
-    return list(nodes.values())
 
 
 def ops_of(nodes):
@@ -357,8 +313,7 @@ def test_without_trips_the_length_is_known_only_if_it_does_not_change():
 
 
 def test_a_list_that_grows_when_it_is_written_has_an_unknown_size(trace_source):
-    script = """
-import tensorflow as tf
+    graph = trace_source("""
 inputs = (tf.ones((3, 4)),)
 @tf.function
 def infer(x):
@@ -366,16 +321,14 @@ def infer(x):
     for i in tf.range(7):
         items = items.write(i, x)
     return items.stack()
-"""
-    graph = trace_source(script).graph
+""").graph
     (loop,) = [op for op in graph.ops if op.kind == "StatelessWhile"]
     assert loop.trips == 7
     assert None in loop.output_bytes
 
 
 def test_what_a_loop_keeps_for_its_gradient_has_the_size_that_it_has_when_it_runs(trace_source):
-    script = """
-import tensorflow as tf
+    graph = trace_source("""
 weights = tf.Variable(tf.eye(4))
 inputs = (tf.ones((3, 4)),)
 @tf.function
@@ -386,8 +339,7 @@ def train_step(x):
         loss = tf.reduce_sum(x)
     weights.assign_sub(0.1 * tape.gradient(loss, weights))
     return loss
-"""
-    graph = trace_source(script).graph
+""").graph
     (loop,) = [op for op in graph.ops if op.kind == "While"]
     kept = 7 * 3 * 4 * 4  # x, or what tanh returned, on each of seven trips.
     assert kept in loop.output_bytes

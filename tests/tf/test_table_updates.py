@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pytest
 from finding_evidence import evidence_of, told
-from traced_models import trace
 
 from placement_advisor.analysis.findings import step_rules
 from placement_advisor.analysis.findings.rules import finding_page
@@ -14,7 +13,6 @@ from placement_advisor.cost.roofline import roofline_by_place
 
 CODE = re.findall(r"```python\n(.*?)```", finding_page("PA307"), re.DOTALL)[0]
 _MODEL = """
-import numpy as np
 {code}
 ids = keras.Input((8,), dtype="int32")
 rows = {layer}({vocabulary}, 16, name="items")(ids)
@@ -24,20 +22,23 @@ inputs = np.zeros((32, 8), "int32")
 """
 
 
-def _found(folder, optimizer, *, vocabulary=20_000, layer="keras.layers.Embedding"):
-    path = folder / "model_file.py"
-    path.write_text(
-        _MODEL.format(code=CODE, layer=layer, vocabulary=vocabulary, optimizer=optimizer)
-    )
-    graph = trace(path, folder, run=False).graph
-    cluster = assumed_cluster(2)
-    costs = roofline_by_place(graph, cluster)
-    return told(step_rules.find_table_updated_whole, evidence_of(graph, costs, cluster=cluster))
+@pytest.fixture
+def found(trace_source):
+    """Return a function that says what is found in a model with a table and an optimizer."""
+
+    def find(optimizer, *, vocabulary=20_000, layer="keras.layers.Embedding"):
+        model = {"layer": layer, "vocabulary": vocabulary, "optimizer": optimizer}
+        graph = trace_source(_MODEL.format(code=CODE, **model)).graph
+        cluster = assumed_cluster(2)
+        costs = roofline_by_place(graph, cluster)
+        return told(step_rules.find_table_updated_whole, evidence_of(graph, costs, cluster=cluster))
+
+    return find
 
 
 @pytest.mark.parametrize("optimizer", ["Adam()", "AdamW()", "SGD(0.1, momentum=0.9)", "Ftrl()"])
-def test_optimizers_with_averages_update_the_whole_table(tmp_path, optimizer):
-    (finding,) = _found(tmp_path, f"keras.optimizers.{optimizer}")
+def test_optimizers_with_averages_update_the_whole_table(found, optimizer):
+    (finding,) = found(f"keras.optimizers.{optimizer}")
     # 32 · 8 of 20,000 rows.
     assert finding.finding.startswith("items/embeddings (1.28 MB): ")
     assert "needs at most 2 % of it and updates all of it" in finding.finding
@@ -46,16 +47,16 @@ def test_optimizers_with_averages_update_the_whole_table(tmp_path, optimizer):
     assert finding.saving.basis == "simulated"
 
 
-def test_clipping_makes_slices_dense_and_a_table_small_beside_a_batch_is_left_alone(tmp_path):
-    (finding,) = _found(tmp_path, "keras.optimizers.SGD(0.1, global_clipnorm=1.0)")
+def test_clipping_makes_slices_dense_and_a_table_small_beside_a_batch_is_left_alone(found):
+    (finding,) = found("keras.optimizers.SGD(0.1, global_clipnorm=1.0)")
     assert "tf.clip_by_global_norm" in finding.action
     # 256 of 2,000 rows.
-    assert _found(tmp_path, "keras.optimizers.Adam()", vocabulary=2_000) == ()
+    assert found("keras.optimizers.Adam()", vocabulary=2_000) == ()
 
 
 @pytest.mark.parametrize("optimizer", ["keras.optimizers.SGD(0.1)", "LazyAdam()"])
-def test_an_optimizer_that_updates_rows_is_left_alone(tmp_path, optimizer):
-    assert _found(tmp_path, optimizer, layer="RowEmbedding") == ()
+def test_an_optimizer_that_updates_rows_is_left_alone(found, optimizer):
+    assert found(optimizer, layer="RowEmbedding") == ()
 
 
 def test_the_pages_code_is_adam_on_the_rows_that_are_read():

@@ -4,21 +4,18 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from traced_models import MODELS
+from traced_models import IMPORTS, MODELS, trace
 
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.layer_structure import counting_layers, towers
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.op import Arithmetic, Kernel, KernelFamily, Role
 from placement_advisor.processes.calls import CallFailure
-from placement_advisor.processes.children import Child
 from placement_advisor.tf.answers import LeftOut
-from placement_advisor.tf.calls import native_step, tracer
-from placement_advisor.tf.load.model_source import ModelSource
+from placement_advisor.tf.calls import native_step
 
 _FLOAT_BYTES = 4
 _RESIDUAL_TOWERS = """
-import keras, numpy as np
 def tower(name):
     ids = keras.Input((4,), 8, dtype="int32", name=f"{name}_ids")
     x = keras.layers.Embedding(10, 6, name=name)(ids)
@@ -35,10 +32,6 @@ def _of(graph, **fields):
     return [op for op in graph.ops if all(getattr(op, key) == fields[key] for key in fields)]
 
 
-def _readers(graph, name):
-    return [graph.op(edge.consumer) for edge in graph.outputs_of(name) if not edge.is_control]
-
-
 @pytest.mark.parametrize("name", ["two_tower", "norm_dropout", "recurrent", "nested"])
 def test_all_that_serves_a_layer_carries_it(traced, name):
     graph = traced(name).graph
@@ -48,7 +41,8 @@ def test_all_that_serves_a_layer_carries_it(traced, name):
     assert all(name.endswith("/iteration") for name in counted)
     # Forward ops without a layer are the loss and metrics of the step, after all layers.
     for op in _of(graph, role=Role.FORWARD, layer=None):
-        readers = _readers(graph, op.name)
+        read = [edge for edge in graph.outputs_of(op.name) if not edge.is_control]
+        readers = [graph.op(edge.consumer) for edge in read]
         assert not [r.name for r in readers if r.role is Role.FORWARD and r.layer is not None]
 
 
@@ -117,15 +111,11 @@ def test_sizes_by_hand(traced):
 def test_layers_with_numbers_are_not_mixed_up_and_have_their_averages_and_seeds(traced):
     graph = traced("norm_dropout").graph
     products = Counter((op.layer, op.role) for op in _of(graph, kind="MatMul"))
+    assert products.total() == 8
     # The first layer needs no gradient of its input.
-    assert products == {
-        ("sequential/dense", Role.FORWARD): 1,
-        ("sequential/dense", Role.BACKWARD): 1,
-        ("sequential/dense_1", Role.FORWARD): 1,
-        ("sequential/dense_1", Role.BACKWARD): 2,
-        ("sequential/dense_2", Role.FORWARD): 1,
-        ("sequential/dense_2", Role.BACKWARD): 2,
-    }
+    for layer, gradients in {"dense": 1, "dense_1": 2, "dense_2": 2}.items():
+        assert products[f"sequential/{layer}", Role.FORWARD] == 1
+        assert products[f"sequential/{layer}", Role.BACKWARD] == gradients
 
     norm = "sequential/batch_normalization"
     for name, layer in {
@@ -139,14 +129,8 @@ def test_layers_with_numbers_are_not_mixed_up_and_have_their_averages_and_seeds(
 
 def test_layers_of_nested_models_have_paths_and_calls_have_numbers_that_gradients_follow(traced):
     graph = traced("nested").graph
-    assert set(graph.layers()) == {
-        "ranker/encoder/dense",
-        "ranker/encoder/dense@2",
-        "ranker/encoder/dense_1",
-        "ranker/encoder/dense_1@2",
-        "ranker/join",
-        "ranker/score",
-    }
+    calls = {f"ranker/encoder/{layer}" for layer in ("dense", "dense@2", "dense_1", "dense_1@2")}
+    assert set(graph.layers()) == calls | {"ranker/join", "ranker/score"}
     sizes = {layer: graph.op(f"ranker/encoder/{layer}/kernel") for layer in ("dense", "dense_1")}
     assert sizes["dense"].parameter_bytes == 5 * 6 * _FLOAT_BYTES
     assert sizes["dense_1"].parameter_bytes == 6 * 6 * _FLOAT_BYTES
@@ -183,14 +167,8 @@ def test_calls_are_inlined_and_every_op_is_needed(traced):
     graph = traced("scoped_step").graph
     unread = [op for op in graph.ops if not graph.outputs_of(op.name) and op.role is not Role.INPUT]
     # What nothing reads is an output or changes state.
-    assert {op.kind for op in unread} <= {
-        "Identity",
-        "NoOp",
-        "RandomUniform",
-        "ReadVariableOp",
-        "AssignVariableOp",
-        "AssignSubVariableOp",
-    }
+    changes = {"NoOp", "RandomUniform", "AssignVariableOp", "AssignSubVariableOp"}
+    assert {op.kind for op in unread} <= {"Identity", "ReadVariableOp"} | changes
 
 
 def test_a_loop_and_its_gradient_are_one_op_each_with_the_variables_that_it_takes(traced):
@@ -223,13 +201,12 @@ def test_a_recurrent_layer_goes_forward_before_it_goes_back(traced):
     assert len(heads) == 1
 
 
-def test_tracing_twice_gives_the_same_graph(traced, trace_source):
-    again = trace_source((MODELS / "two_tower.py").read_text())
+def test_tracing_twice_gives_the_same_graph(traced, tmp_path):
+    again = trace(MODELS / "two_tower.py", tmp_path, run=False)
     assert again.graph.fingerprint == traced("two_tower").graph.fingerprint
 
 
 STEP = """
-import numpy as np, tensorflow as tf
 random = np.random.default_rng(0)
 weight = tf.Variable(random.normal(size=(3, 3)).astype(np.float32), name="weight")
 other = tf.Variable(random.normal(size=(3, 3)).astype(np.float32), name="other")
@@ -314,13 +291,11 @@ def test_a_sum_of_gradients_on_their_way_is_backward(trace_source):
 
 
 def test_weight_decay_is_an_update_of_its_layer(trace_source):
-    script = """
-import keras, numpy as np
+    graph = trace_source("""
 model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="only")])
 model.compile(keras.optimizers.SGD(0.1, weight_decay=0.01), "mse", jit_compile=True)
 inputs = np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)
-"""
-    graph = trace_source(script).graph
+""").graph
     writes = [
         op for op in _of(graph, variable="sequential/only/kernel") if op.kind.startswith("Assign")
     ]
@@ -329,8 +304,7 @@ inputs = np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)
 
 
 def test_a_function_called_by_a_keras_layer_belongs_to_the_layer(trace_source):
-    script = """
-import keras, numpy as np, tensorflow as tf
+    graph = trace_source("""
 class Squeeze(keras.layers.Layer):
     def build(self, shape):
         self.kernel = self.add_weight(shape=(3, 3), name="kernel")
@@ -340,8 +314,7 @@ class Squeeze(keras.layers.Layer):
 model = keras.Sequential([keras.Input((3,)), Squeeze(name="one"), Squeeze(name="two")])
 model.compile("sgd", "mse")
 inputs = np.ones((4, 3), np.float32), np.ones((4, 3), np.float32)
-"""
-    graph = trace_source(script).graph
+""").graph
     for layer in ("sequential/one", "sequential/two"):
         counts = Counter((op.kind, op.role) for op in _of(graph, layer=layer))
         assert counts["MatMul", Role.FORWARD] == counts["Tanh", Role.FORWARD] == 1
@@ -357,11 +330,7 @@ CANNOT_BE_TRACED = {
     ),
     "an iterator": ("tf.cast(next(numbers), tf.float32) + x", "used by IteratorGetNext", ""),
     "nothing to do": ("None", "returns nothing and changes nothing", ""),
-    "a shape that does not fit": (
-        "x @ tf.ones((7, 7))",
-        "for '{{node matmul}} = MatMul",
-        "shapes",
-    ),
+    "a shape that does not fit": ("x @ tf.ones((7, 7))", "for '{{node matmul}} = MatMul", "shapes"),
     "a value while tracing": ("x.numpy()", "no attribute 'numpy'", "Use TensorFlow ops"),
     "NumPy on a tensor": ("np.sum(x)", "to a numpy array", "Use TensorFlow ops"),
     "counting by a value": ("[x for _ in range(tf.size(x))]", "symbolic", "tf.range"),
@@ -376,9 +345,8 @@ def step(x):
 
 
 def test_summaries_are_left_out_and_said_to_be(trace_source):
-    script = """
+    traced = trace_source("""
 import tempfile
-import tensorflow as tf
 writer = tf.summary.create_file_writer(tempfile.mkdtemp())
 inputs = (tf.ones((2, 3)),)
 @tf.function
@@ -386,8 +354,7 @@ def step(x):
     with writer.as_default():
         tf.summary.scalar("sum", tf.reduce_sum(x), step=1)
     return tf.identity_n([x * 2.0])[0]
-"""
-    traced = trace_source(script).traced
+""").traced
     assert traced.left_out.told() == ("summaries",)
     assert {op.kind for op in traced.graph.ops} == {"Placeholder", "Const", "Mul", "Identity"}
 
@@ -412,8 +379,7 @@ def test_a_step_that_cannot_be_traced_is_refused_with_its_line_and_the_way_out(t
 @pytest.mark.parametrize(("write", "size"), [("scatter_sub", 2 * 50 * 4 * 4), ("assign_sub", 0)])
 def test_reading_a_variable_that_is_written_row_by_row_copies_it(trace_source, write, size):
     change = "tf.IndexedSlices(x, ids)" if write == "scatter_sub" else "tf.zeros((50, 4))"
-    script = f"""
-import tensorflow as tf
+    graph = trace_source(f"""
 table = tf.Variable(tf.ones((50, 4)))
 inputs = (tf.ones((3, 4)), tf.constant([1, 4, 7]))
 @tf.function
@@ -421,8 +387,7 @@ def step(x, ids):
     rows = tf.gather(table.read_value(), ids)
     table.{write}({change})
     return rows
-"""
-    graph = trace_source(script).graph
+""").graph
     (read,) = [op for op in graph.ops if op.kind == "ReadVariableOp"]
     assert read.bytes_accessed == size
 
@@ -449,7 +414,6 @@ def step(x):
 
 
 _SCOPES = """
-import tensorflow as tf
 weights = tf.Variable(tf.ones((4, 4)), name="weights")
 @tf.function
 def activate(x):
@@ -493,7 +457,6 @@ def test_ops_keep_their_devices_in_one_short_form_and_the_line_that_made_them(tr
 
 
 _TOWERS = """
-import tensorflow as tf
 kernels = [tf.Variable(tf.ones((4, 4)), name=name) for name in ("left", "right")]
 def tower(x, kernel):
     return tf.nn.relu(x @ kernel)
@@ -530,7 +493,6 @@ def test_layers_of_a_library_have_no_line_of_the_user(traced):
 
 
 _READING = """
-import tensorflow as tf
 read, written = tf.Variable(tf.ones((3, 3)), name="read"), tf.Variable(0.0, name="written")
 inputs = tf.ones((4, 3))
 
@@ -598,17 +560,18 @@ def test_what_looks_up_rows_or_writes_a_variable_stays_with_it_but_is_handed_wha
 
 
 _KERAS = """
-import keras, numpy as np
+calls = []
 class Own(keras.Model):
     def {method}(self, *args, **more):
-        return super().{method}(*args, **more)
+        logs = super().{method}(*args, **more)
+        {tell}
+        return logs
 side = keras.Input((4,))
 model = {kind}(side, keras.layers.Dense(1)(side))
 {rest}
 inputs = np.ones((8, 4), "float32"), np.ones((8, 1), "float32")
 """
 _FUNCTION = """
-import tensorflow as tf
 {rest}
 weight = tf.Variable(tf.ones((4, 4)))
 @tf.function({options})
@@ -621,16 +584,24 @@ inputs = (tf.ones((8, 4)),)
 """
 
 
-def _keras(rest, kind="keras.Model", method="make_train_function"):
-    return _KERAS.format(rest=rest, kind=kind, method=method)
+def _keras(rest, *, kind="Own", method="make_train_function", tell=""):
+    return _KERAS.format(rest=rest, kind=kind, method=method, tell=tell)
 
 
-def _compiled(options="", **more):
-    return _keras(f'model.compile("sgd", "mse"{options})', **more)
+def _compiled(options="", *, kind="keras.Model", **more):
+    return _keras(f'model.compile("sgd", "mse"{options})', kind=kind, **more)
 
 
 def _function(options="", rest=""):
     return _FUNCTION.format(options=options, rest=rest)
+
+
+_OPTIONS = 'set_experimental_options({"remapping": False, "auto_mixed_precision": True})'
+_SET = {
+    "optimizer.set_jit(True)": ("tf.config.optimizer.set_jit",),
+    "threading.set_intra_op_parallelism_threads(2)": ("tf.config.threading",),
+    f"optimizer.{_OPTIONS}": ("remapping", "auto_mixed_precision"),
+}
 
 
 @pytest.mark.parametrize(
@@ -641,26 +612,12 @@ def _function(options="", rest=""):
         (_compiled(", run_eagerly=True"), LeftOut(run_eagerly=True)),
         (_compiled(", steps_per_execution=4"), LeftOut(steps_per_call=4)),
         (_compiled(kind="Own"), LeftOut(method="make_train_function")),
-        (_keras("", kind="Own", method="predict_step"), LeftOut(method="predict_step")),
+        (_keras("", method="predict_step"), LeftOut(method="predict_step")),
         (_function(), LeftOut()),
         (_function("jit_compile=False"), LeftOut()),
         (_function("jit_compile=True"), LeftOut(jit_compile=True)),
         (_function(rest="tf.config.run_functions_eagerly(True)"), LeftOut(run_eagerly=True)),
-        (
-            _function(rest="tf.config.optimizer.set_jit(True)"),
-            LeftOut(settings=("tf.config.optimizer.set_jit",)),
-        ),
-        (
-            _function(rest="tf.config.threading.set_intra_op_parallelism_threads(2)"),
-            LeftOut(settings=("tf.config.threading",)),
-        ),
-        (
-            _function(
-                rest="tf.config.optimizer.set_experimental_options("
-                '{"remapping": False, "auto_mixed_precision": True})'
-            ),
-            LeftOut(settings=("remapping", "auto_mixed_precision")),
-        ),
+        *((_function(rest=f"tf.config.{each}"), LeftOut(settings=_SET[each])) for each in _SET),
     ],
 )
 def test_what_is_left_out_is_known(trace_source, source, left_out):
@@ -669,19 +626,6 @@ def test_what_is_left_out_is_known(trace_source, source, left_out):
     assert len(found.told()) == (left_out != LeftOut())
 
 
-_TELLING = """
-import keras, numpy as np, tensorflow as tf
-calls = []
-class Telling(keras.Model):
-    def train_step(self, data):
-        logs = super().train_step(data)
-        {tell}
-        return logs
-side = keras.Input((4,))
-model = Telling(side, keras.layers.Dense(1)(side))
-model.compile("sgd", "mse"{option})
-inputs = np.ones((8, 4), "float32"), np.ones((8, 1), "float32")
-"""
 # XLA has no kernels for texts; only what is no graph calls Python in each step.
 _TELLS = {
     ", jit_compile=True": 'logs["digits"] = tf.strings.length(tf.strings.as_string(logs["loss"]))',
@@ -689,12 +633,10 @@ _TELLS = {
 }
 
 
+@pytest.mark.parametrize("has_option", [False, True])
 @pytest.mark.parametrize("option", _TELLS)
-def test_the_users_own_step_runs_as_their_model_is_compiled(tmp_path, option):
-    for compiled in ("", option):
-        path = tmp_path / f"model_{bool(compiled)}.py"
-        path.write_text(_TELLING.format(tell=_TELLS[option], option=compiled))
-        with Child("loader") as loader:
-            loader.call(tracer.load_workload, ModelSource(path=str(path)))
-            answer = loader.call(native_step.run_as_is, 0, 30)
-        assert isinstance(answer, CallFailure) == bool(compiled)
+def test_the_users_own_step_runs_as_their_model_is_compiled(child, load_script, option, has_option):
+    more = {"kind": "Own", "method": "train_step", "tell": _TELLS[option]}
+    load_script(IMPORTS + _compiled(option * has_option, **more))
+    answer = child.call(native_step.run_as_is, 0, 30)
+    assert isinstance(answer, CallFailure) == has_option

@@ -14,11 +14,19 @@ from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.deterministic_graph import relative_difference
 from placement_advisor.tf.load.model_source import ModelSource
 
-eager_reference = RemoteModule("eager_reference")
+loaded_workload = RemoteModule("loaded_workload")
 MODELS = Path(__file__).parent / "models"
+# A text that follows begins with a new line, so that its lines have the numbers that they have.
+IMPORTS = "import keras, numpy as np, tensorflow as tf"
 # More steps than example batches would only repeat them.
 STEPS = 3
-_TIME_LIMIT_S = 600.0
+
+
+class LimitedChild(Child):
+    """A child that no test waits for longer than ten minutes."""
+
+    def call(self, function, *args, time_limit_s=600.0):
+        return super().call(function, *args, time_limit_s=time_limit_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,26 +59,24 @@ def trace(path, bundle, *, run=True, outputs=()):
         AdvisorError: the file cannot be loaded or traced.
     """
     reference = None
-    with Child("loader") as loader:
-        source = ModelSource(path=str(path), outputs=outputs)
-        loader.call(tracer.load_workload, source, time_limit_s=_TIME_LIMIT_S)
-        traced = loader.call(
-            tracer.trace_workload, str(path), str(bundle), time_limit_s=_TIME_LIMIT_S
-        )
+    with LimitedChild("loader") as loader:
+        loader.call(tracer.load_workload, ModelSource(path=str(path), outputs=outputs))
+        traced = loader.call(tracer.trace_workload, str(path), str(bundle))
         assert isinstance(traced, Traced), traced
         if run:
-            reference = loader.call(eager_reference.results, STEPS, time_limit_s=_TIME_LIMIT_S)
+            reference = loader.call(loaded_workload.reference, STEPS)
             assert isinstance(reference, StepResults), reference
     return TracedModel(traced=traced, bundle=bundle, reference=reference)
 
 
-def at_random(graph, devices, seed):
-    """Place every op anywhere, but all that take a variable on one device."""
+def at_random(graph, devices, seed, *, by_layer=False):
+    """Place every op, or each layer with its gradients, anywhere; takers of a variable together."""
     choose = random.Random(seed)
+    of_layer = {layer: choose.choice(devices) for layer in graph.layers()} if by_layer else {}
     home = {}
     device_of = {}
     for op in graph.placed_ops:
-        device = choose.choice(devices)
+        device = of_layer.get(op.layer, devices[0]) if by_layer else choose.choice(devices)
         device_of[op.name] = home.setdefault(op.variable, device) if op.variable else device
     return Placement(
         label=f"random-{seed}", family="random", device_of=device_of, rationale=f"seed {seed}"

@@ -32,12 +32,6 @@ ranker = Ranker()
 ranker.compile(optimizer=keras.optimizers.SGD(1e-2, momentum=0.9))
 
 random = np.random.default_rng(0)
-dataset = tf.data.Dataset.from_tensor_slices(
-    (
-        {
-            "left": random.normal(size=(16, 5)).astype(np.float32),
-            "right": random.normal(size=(16, 5)).astype(np.float32),
-        },
-        random.normal(size=(16, 1)).astype(np.float32),
-    )
-).batch(4)
+left, right, scores = (random.normal(size=(16, n)).astype(np.float32) for n in (5, 5, 1))
+features = {"left": left, "right": right}
+dataset = tf.data.Dataset.from_tensor_slices((features, scores)).batch(4)

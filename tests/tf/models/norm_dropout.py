@@ -19,10 +19,6 @@ model = keras.Sequential(
 model.compile(optimizer=keras.optimizers.SGD(1e-2, momentum=0.9), loss="mse")
 
 random = np.random.default_rng(0)
-dataset = tf.data.Dataset.from_tensor_slices(
-    (
-        random.normal(size=(32, 6)).astype(np.float32),
-        random.normal(size=(32, 1)).astype(np.float32),
-        random.uniform(size=(32, 1)).astype(np.float32),
-    )
-).batch(8)
+samples, targets = (random.normal(size=(32, size)).astype(np.float32) for size in (6, 1))
+weights = random.uniform(size=(32, 1)).astype(np.float32)
+dataset = tf.data.Dataset.from_tensor_slices((samples, targets, weights)).batch(8)

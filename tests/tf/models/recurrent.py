@@ -14,9 +14,5 @@ model = keras.Sequential(
 model.compile(optimizer=keras.optimizers.RMSprop(1e-2), loss="mse")
 
 random = np.random.default_rng(0)
-dataset = tf.data.Dataset.from_tensor_slices(
-    (
-        random.normal(size=(16, 5, 3)).astype(np.float32),
-        random.normal(size=(16, 1)).astype(np.float32),
-    )
-).batch(4)
+words, targets = (random.normal(size=size).astype(np.float32) for size in ((16, 5, 3), (16, 1)))
+dataset = tf.data.Dataset.from_tensor_slices((words, targets)).batch(4)

@@ -25,9 +25,6 @@ model = keras.Model([user, item], rating)
 model.compile(optimizer=keras.optimizers.Adam(1e-2), loss="mse", metrics=["mae"])
 
 random = np.random.default_rng(0)
-dataset = tf.data.Dataset.from_tensor_slices(
-    (
-        (random.choice([*words, "unseen"], (16, 10)), random.choice(words, (16, 10))),
-        random.normal(size=(16, 1)).astype(np.float32),
-    )
-).batch(4)
+users, items = random.choice([*words, "unseen"], (16, 10)), random.choice(words, (16, 10))
+ratings = random.normal(size=(16, 1)).astype(np.float32)
+dataset = tf.data.Dataset.from_tensor_slices(((users, items), ratings)).batch(4)
