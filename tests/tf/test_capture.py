@@ -1,5 +1,6 @@
 """Scripts as people have them: each runs as a program, and stands still within a training step."""
 
+import os
 import time
 from collections import Counter
 
@@ -36,19 +37,14 @@ def update(x, rate=0.1):
 """
 
 # Each turn of a loop is written down: its batch, and what variables held before.
-_LOOP = (
-    _STEP
-    + """
+_LOOP = f"""{_STEP}
 import os
 HERE = os.path.dirname(os.path.abspath(__file__))
 def batch(i): return np.full((6, 4), i, "float32") + np.arange(4, dtype="float32")
 def keep(i, x):
-    np.savez(f"{HERE}/{i}.npz", x, *[np.asarray(each) for each in held()])
+    np.savez(os.path.join(HERE, str(i)), x, *[np.asarray(each) for each in held()])
 """
-)
-_KERAS_LOOP = (
-    _LOOP
-    + """
+_KERAS_LOOP = f"""{_LOOP}
 import keras
 inputs = keras.Input((4,))
 hidden = keras.layers.Dense(5, activation="relu", name="hidden")(inputs)
@@ -59,7 +55,6 @@ optimizer, accuracy = keras.optimizers.Adam(0.1), keras.metrics.SparseCategorica
 def held(): return model.variables + optimizer.variables + accuracy.variables
 optimizer.build(model.trainable_variables)
 """
-)
 _KERAS_TURN = """
     with tf.GradientTape() as tape:
         scores = model(x, training=True)
@@ -73,22 +68,18 @@ _KERAS_TURN = """
 
 
 @pytest.fixture
-def capture(child, tmp_path):
+def capture(child, load_script):
     """Return a function that runs a script up to its step, and says what was seen."""
 
     def run(text, *arguments, **asked):
-        path = tmp_path / "train.py"
-        path.write_text(text)
-        source = ModelSource(path=str(path), arguments=arguments, **asked)
-        child.call(tracer.load_workload, source)
+        load_script(text, *arguments, **asked)
         return child.call(loaded_workload.seen)
 
     return run
 
 
 def _traced(child, tmp_path):
-    path = str(tmp_path / "train.py")
-    traced = child.call(tracer.trace_workload, path, None)
+    traced = child.call(tracer.trace_workload, str(tmp_path / "train.py"), None)
     assert isinstance(traced, Traced), traced
     return traced
 
@@ -127,9 +118,7 @@ for i in range(9):
 """
     capture(_MODEL + script)
     given = np.load(tmp_path / "given.npz")
-    x, y = child.call(loaded_workload.first_batch)
-    np.testing.assert_array_equal(x, given["x"])
-    np.testing.assert_array_equal(y, given["y"])
+    np.testing.assert_equal(child.call(loaded_workload.first_batch), [given["x"], given["y"]])
 
 
 def test_nothing_that_stands_behind_the_step_ever_runs(capture, tmp_path):
@@ -179,9 +168,7 @@ thread.join()
 
 
 def test_a_script_has_its_arguments_and_is_the_main_module(capture, child, tmp_path):
-    found = capture(
-        _MODEL
-        + """
+    script = """
 import argparse
 def main():
     parser = argparse.ArgumentParser()
@@ -190,12 +177,10 @@ def main():
     model(asked.width).fit(rows(40, asked.width), rows(40, 1), batch_size=4)
 if __name__ == "__main__":
     main()
-""",
-        "--width",
-        "7",
-    )
+"""
+    found = capture(_MODEL + script, "--width", "7")
     assert found["shapes"][0][0] == (4, 7)
-    _, main = child.call(loaded_workload.alive)
+    main = child.call(loaded_workload.file_of_module, "__main__")
     assert main == str(tmp_path / "train.py")
 
 
@@ -212,7 +197,7 @@ def test_a_module_of_a_package_is_run_with_its_relative_imports(child, tmp_path,
     assert module_path("package.train") == "package/train.py"
     with pytest.raises(ModelError, match=r"-m package\.other: no such module below"):
         module_path("package.other")
-    child.call(loaded_workload.change_folder, str(tmp_path))
+    child.call(os.chdir, tmp_path)
     source = ModelSource(path="package/train.py", module="package.train")
     chosen = child.call(tracer.load_workload, source)
     assert "batch 5" in str(chosen)
@@ -437,10 +422,7 @@ with tf.train.MonitoredTrainingSession(hooks=[tf.train.StopAtStepHook(10**6)]) a
     assert _traced(child, tmp_path).graph
 
 
-_INFERENCE = """
-import numpy as np
-import tensorflow.compat.v1 as tf
-tf.disable_v2_behavior()
+_INFERENCE = f"""{_SESSION}
 data = tf.data.Dataset.from_tensors(np.ones((9, 4), "float32")).repeat(3)
 drawn = tf.data.make_one_shot_iterator(data).get_next()
 given = tf.placeholder(tf.float32, [None, 4])
@@ -449,30 +431,29 @@ seen = []
 """
 
 
-@pytest.mark.parametrize(
-    ("loop", "size"),
-    [
-        (
-            "with tf.Session() as session:\n"
-            "    session.run(weight.initializer)\n"
-            "    for _ in range(3):\n"
-            "        session.run(tf.matmul(given, weight), {given: np.ones((7, 4))})\n",
-            7,
-        ),
-        (
-            "session = tf.Session()\n"
-            "session.run(weight.initializer)\n"
-            "product = tf.matmul(drawn, weight)\n"
-            "while True:\n"
-            "    try:\n"
-            "        seen.append(session.run(product).shape)\n"
-            "    except tf.errors.OutOfRangeError:\n"
-            "        break\n"
-            "assert seen == [(9, 3)] * 3, seen\n",
-            9,
-        ),
-    ],
-)
+# By the size of their batches.
+_INFERRING = {
+    7: """
+with tf.Session() as session:
+    session.run(weight.initializer)
+    for _ in range(3):
+        session.run(tf.matmul(given, weight), {given: np.ones((7, 4))})
+""",
+    9: """
+session = tf.Session()
+session.run(weight.initializer)
+product = tf.matmul(drawn, weight)
+while True:
+    try:
+        seen.append(session.run(product).shape)
+    except tf.errors.OutOfRangeError:
+        break
+assert seen == [(9, 3)] * 3, seen
+""",
+}
+
+
+@pytest.mark.parametrize(("size", "loop"), _INFERRING.items())
 def test_a_session_that_only_infers_is_seen_though_it_is_closed_or_at_the_end_of_its_data(
     capture, child, tmp_path, loop, size
 ):
@@ -495,60 +476,43 @@ def test_a_script_that_ends_before_its_first_step_says_why(capture, text, messag
         capture(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "shapes"),
-    [
-        pytest.param(
-            _LOOP
-            + """
+_TURNS = {
+    "variables, NumPy": f"""{_LOOP}
 def held(): return [weight]
 for i in range(100):
     x = batch(i)
     keep(i, x)
     print(float(update(x)))
 """,
-            [(6, 4)],
-            id="variables, NumPy",
-        ),
-        pytest.param(
-            _KERAS_LOOP
-            + """
+    "Keras, a dataset": f"""{_KERAS_LOOP}
 data = tf.data.Dataset.from_tensor_slices((np.stack([batch(i) for i in range(200)]),
     np.arange(1200).reshape(200, 6) % 3))
 for i, (x, y) in enumerate(data):
     keep(i, x)
-"""
-            + _KERAS_TURN,
-            [(6, 4), (6,)],
-            id="Keras, a dataset",
-        ),
-        pytest.param(
-            _KERAS_LOOP
-            + """
-def turn(i, x, y):"""
-            + _KERAS_TURN
-            + """
+{_KERAS_TURN}""",
+    "Keras, NumPy, a function, three steps": f"""{_KERAS_LOOP}
+def turn(i, x, y):{_KERAS_TURN}
 for i in range(3):
     x = batch(i)
     keep(i, x)
     turn(i, x, np.arange(6) % 3)
 keep(3, x)
 """,
-            [(6, 4), (6,)],
-            id="Keras, NumPy, a function, three steps",
-        ),
-    ],
-)
+}
+
+
+@pytest.mark.parametrize("kind", _TURNS)
 def test_a_turn_of_a_loop_that_runs_op_by_op_updates_as_the_script_does(
-    capture, child, tmp_path, text, shapes
+    capture, child, tmp_path, kind
 ):
+    text = _TURNS[kind]
+    shapes = [(6, 4), (6,)] if "Keras" in kind else [(6, 4)]
     found = capture(text)
     assert found["chosen"].startswith("captured op-by-op loop (batch 6) at ")
     line = 1 + text[: text.rindex("tape.gradient(")].count("\n")
     assert f"train.py:{line}, at its " in found["chosen"]
     assert (found["mode"], found["shapes"]) == ("train", [shapes])
-    pairs = child.call(loaded_workload.replayed, str(tmp_path))
-    for ours, scripts in pairs:
+    for ours, scripts in child.call(loaded_workload.replayed, str(tmp_path)):
         np.testing.assert_allclose(ours, scripts, rtol=1e-5, atol=1e-6)
 
 

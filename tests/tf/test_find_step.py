@@ -144,10 +144,9 @@ inputs = Batch(np.full(2, 5.0), np.full(2, 3.0))
     for source in (one, PLAIN):
         np.testing.assert_array_equal(trace(source + batch)["returned"][0], [2.0, 2.0])
 
-    source = (
+    found = trace(
         "weights = tf.Variable([1.0, 2.0])\n@tf.function\ndef step():\n    return weights * 2.0\n"
     )
-    found = trace(source)
     assert found["chosen"] == "step (tf.function), which takes no inputs"
     assert found["batch_size"] is None
     np.testing.assert_array_equal(found["returned"][0], [2.0, 4.0])
@@ -436,7 +435,7 @@ def test_a_model_made_under_a_strategy_is_that_of_one_replica(load, strategy, na
     assert found["chosen"].startswith("model (not compiled Sequential)")
 
 
-def test_a_compiled_model_is_trained_on_its_dataset(load):
+def test_a_compiled_model_is_trained_on_its_dataset_or_used_if_asked(load):
     found = load("two_tower")
     assert found.pop("name").startswith("functional")
     assert found == {
@@ -447,6 +446,9 @@ def test_a_compiled_model_is_trained_on_its_dataset(load):
         "input_names": ("user", "item", "target"),
         "shapes": [[(4, 10), (4, 10), (4, 1)]] * 4,
     }
+    found = load("two_tower", mode="infer")
+    assert (found["mode"], found["input_names"]) == ("infer", ("user", "item"))
+    assert found["shapes"] == [[(4, 10), (4, 10)]] * 4
 
 
 def test_weights_dictionaries_and_methods_are_parts_of_what_is_loaded(load):
@@ -457,7 +459,7 @@ def test_weights_dictionaries_and_methods_are_parts_of_what_is_loaded(load):
     assert (found["name"], found["mode"], found["batch_size"]) == ("ranker", "train", 4)
     assert found["shapes"][0] == [(4, 5), (4, 5), (4, 1)]
 
-    script = """
+    found = load("""
 class Trainer:
     @tf.function
     def step(self, batch, more):
@@ -465,8 +467,7 @@ class Trainer:
 trainer = Trainer()
 step = trainer.step
 inputs = (tf.ones((5, 3)), {"a": tf.ones((5,)), "b": tf.ones(())})
-"""
-    found = load(script)
+""")
     assert found["input_names"] == ("batch", "more_0", "more_1")
     assert (found["batch_size"], found["shapes"]) == (5, [[(5, 3), (5,), ()]])
 
@@ -474,20 +475,11 @@ inputs = (tf.ones((5, 3)), {"a": tf.ones((5,)), "b": tf.ones(())})
     assert found["shapes"] == [[(3,)], [(3,)]]
 
 
-def test_a_compiled_model_is_used_if_asked(load):
-    found = load("two_tower", mode="infer")
-    assert (found["mode"], found["input_names"]) == ("infer", ("user", "item"))
-    assert found["shapes"] == [[(4, 10), (4, 10)]] * 4
-
-
 def test_a_dataset_is_batched_anew_its_samples_several_times_and_one_batch_is_not(load):
-    found = load("norm_dropout", batch_size=5)
-    assert found["batch_size"] == 5
-    assert found["shapes"] == [[(5, 6), (5, 1), (5, 1)]] * 4
-
-    found = load("norm_dropout", batch_size=1000)
-    assert found["batch_size"] == 1000
-    assert found["shapes"] == [[(1000, 6), (1000, 1), (1000, 1)]] * 4
+    for size in (5, 1000):
+        found = load("norm_dropout", batch_size=size)
+        assert found["batch_size"] == size
+        assert found["shapes"] == [[(size, 6), (size, 1), (size, 1)]] * 4
     assert "its samples several times" in found["chosen"]
 
 

@@ -4,14 +4,11 @@ import pytest
 from finding_evidence import graph_of, growing_of, op
 
 from placement_advisor.errors import BatchSplitError
-from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.measurement.measurement import LoopTiming
 from placement_advisor.processes.calls import CallFailure
 from placement_advisor.profile.recorded_ops import read_recorded
 from placement_advisor.testbed.native_timing import batch_points, loop_timing
 from placement_advisor.tf.answers import OwnSteps, Traced
 from placement_advisor.tf.calls import native_step, splitter, tracer
-from placement_advisor.tf.load.model_source import ModelSource
 
 _MODEL = """
 import keras, numpy as np
@@ -29,23 +26,9 @@ model.compile("sgd", "mse")
 """
 
 
-@pytest.fixture
-def load(child, tmp_path):
-    """Return a function that loads a file of a text, and returns its path."""
-
-    def loaded(text):
-        path = tmp_path / "train.py"
-        path.write_text(text)
-        child.call(tracer.load_workload, ModelSource(path=str(path)))
-        return str(path)
-
-    return loaded
-
-
-def test_each_round_times_one_step_for_each_call_and_several(child, load):
-    load(_MODEL.format(compiled='model.compile("sgd", "mse")'))
+def test_each_round_times_one_step_for_each_call_and_several(child, load_script):
+    load_script(_MODEL.format(compiled='model.compile("sgd", "mse")'))
     timing = child.call(native_step.time_fit, 2, 20_000_000)
-    assert isinstance(timing, LoopTiming)
     assert timing.steps_per_call == 10
     assert len(timing.one_ns) == len(timing.several_ns) == 2
     # Of so small a step, nearly all is the call. Other work may hit one of the two rounds.
@@ -63,15 +46,9 @@ def test_each_round_times_one_step_for_each_call_and_several(child, load):
         _OWN.format(method="make_train_function"),
     ],
 )
-def test_what_is_no_fit_of_keras_with_a_call_for_each_step_gives_none(child, load, compiled):
-    load(_MODEL.format(compiled=compiled))
+def test_what_is_no_fit_of_keras_with_a_call_for_each_step_gives_none(child, load_script, compiled):
+    load_script(_MODEL.format(compiled=compiled))
     assert loop_timing(child, [1_000_000]) is None
-
-
-@pytest.mark.parametrize("as_is_ns", [[], [21_000_000]])
-def test_nothing_is_run_where_a_call_is_next_to_nothing(child, as_is_ns):
-    # Nothing is loaded: any call would fail.
-    assert loop_timing(child, as_is_ns) is None
 
 
 _STEP = """
@@ -91,28 +68,30 @@ def _growing(batch):
     )
 
 
-def test_the_batch_is_cut_what_is_none_stays_whole_and_turns_are_alike(child, load):
-    load(_STEP.format(shape="(-1,)"))
+def test_the_batch_is_cut_what_is_none_stays_whole_and_turns_are_alike(child, load_script):
+    load_script(_STEP.format(shape="(-1,)"))
     points = batch_points(child, _growing(8), [1_000_000])[:3]
     assert [point.batch for point in points] == [8, 4, 2]
     assert all(point.samples_per_s > 0 for point in points)
 
-    load(_STEP.format(shape="(-1,)"))
+    load_script(_STEP.format(shape="(-1,)"))
     times = child.call(native_step.run_at_batches, (8, 4), 2, 3)
     assert {size: len(found) for size, found in times.items()} == {8: 6, 4: 6}
 
 
-def test_a_step_that_takes_its_own_batch_alone_gives_none(child, load):
-    load(_STEP.format(shape="(48,)"))
+def test_a_step_that_takes_its_own_batch_alone_gives_none(child, load_script):
+    load_script(_STEP.format(shape="(48,)"))
     answer = child.call(native_step.run_at_batches, (8, 4), 1, 1)
     assert isinstance(answer, CallFailure)
     assert batch_points(child, _growing(8), [1_000_000]) == ()
 
 
-@pytest.mark.parametrize(("batch_size", "as_is_ns"), [(3, [1]), (8, []), (8, [2_000_000_000])])
-def test_nothing_is_run_where_it_cannot_tell_or_takes_too_long(child, batch_size, as_is_ns):
+def test_nothing_is_run_where_it_cannot_tell_or_takes_too_long(child):
     # Nothing is loaded: any call would fail.
-    assert batch_points(child, _growing(batch_size), as_is_ns) == ()
+    for as_is_ns in ([], [21_000_000]):
+        assert loop_timing(child, as_is_ns) is None
+    for batch_size, as_is_ns in ((3, [1]), (8, []), (8, [2_000_000_000])):
+        assert batch_points(child, _growing(batch_size), as_is_ns) == ()
 
 
 _SCALED = """
@@ -133,11 +112,11 @@ inputs = tf.ones((8, 1_000_000))
 
 
 @pytest.fixture
-def repeat(child, load):
+def repeat(child, load_script):
     """Return a function that traces a step on its batch several times over."""
 
     def repeated(more="", *, step=_SCALED, times=4):
-        child.call(tracer.trace_workload, load(step.format(more=more)), None)
+        child.call(tracer.trace_workload, load_script(step.format(more=more)), None)
         return child.call(splitter.trace_repeated, times)
 
     return repeated
@@ -147,7 +126,6 @@ def test_samples_are_more_and_all_else_is_as_before_and_none_are_made_of_which_s
     repeat,
 ):
     graph = repeat()
-    assert isinstance(graph, OpGraph)
     sizes = {op.layer or op.name: op.output_bytes for op in graph.ops}
     assert sizes["x"] == (4 * 8 * 6 * 4,)
     assert sizes["scale"] == (6 * 4,)
@@ -155,7 +133,6 @@ def test_samples_are_more_and_all_else_is_as_before_and_none_are_made_of_which_s
     assert graph.op("total").output_bytes == (4 * 8 * 4,)
 
     graph = repeat(step=_LARGE, times=100_000)
-    assert isinstance(graph, OpGraph), graph
     assert graph.op("x").output_bytes == (100_000 * 8 * 1_000_000 * 4,)
 
 
@@ -238,22 +215,18 @@ with tf1.Session() as session:
 
 
 @pytest.fixture
-def trace(child, load, tmp_path):
+def trace(child, load_script, tmp_path):
     """Return a function that traces the step of a script, which is to be run elsewhere."""
 
     def traced(text):
         bundle = tmp_path / "bundle"
         bundle.mkdir()
-        found = child.call(tracer.trace_workload, load(text), str(bundle))
+        found = child.call(tracer.trace_workload, load_script(text), str(bundle))
         assert isinstance(found, Traced), found
         assert not [*bundle.iterdir()], "nobody else can run it"
         return found
 
     return traced
-
-
-def _line(text):
-    return next(n for n, line in enumerate(text.splitlines(), 1) if line.endswith("# HERE"))
 
 
 @pytest.mark.parametrize(
@@ -262,7 +235,8 @@ def _line(text):
     ids=["numpy_function of a model", "py_function of a loop", "within a loop of the step"],
 )
 def test_the_op_that_calls_python_is_told_by_its_kind_and_the_users_line(trace, text, kind):
-    assert trace(text).python_call == f"`{kind}` at train.py:{_line(text)}"
+    line = 1 + text.partition("# HERE")[0].count("\n")
+    assert trace(text).python_call == f"`{kind}` at train.py:{line}"
 
 
 def test_python_on_the_host_is_recorded_where_it_was_made_and_runs_no_oftener_than_that_takes(
