@@ -1,7 +1,10 @@
-"""Models that were saved: Keras files, SavedModels, frozen graphs; and what a path is taken for."""
+"""Models that were saved or handed over by another process; and what a path is taken for."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
+import traced_models
 
 from placement_advisor.errors import ModelError
 from placement_advisor.processes.calls import RemoteModule
@@ -125,10 +128,28 @@ def test_a_file_is_refused_with_its_name_and_the_reason(trace, file, options, re
     assert reason in caught.value.message
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+@pytest.mark.parametrize(
+    ("kind", "files", "products"),
+    [
+        ("model", ["batch.pickle", "model.keras", "small.py"], {(8, 4), (8, 1)}),
+        ("own class", ["batch.pickle", "small.py", "step"], {(8, 4), (8, 1)}),
+        ("function", ["batch.pickle", "step", "train_step.py"], {(8, 1)}),
+        ("dataset", ["batch.pickle", "step", "train_step.py"], {(8, 1)}),
+    ],
+)
+def test_what_was_handed_over_is_traced_elsewhere(loader, tmp_path, kind, files, products):
+    written = loader.call(written_files.write_handed_over, kind, str(tmp_path))
+    path = tmp_path / "object" / written.rpartition("/")[2]
+    assert sorted(file.name for file in path.parent.iterdir()) == files
+    traced = traced_models.trace(path, tmp_path)
+    found = {op.output_bytes for op in traced.graph.ops if op.kind == "MatMul"}
+    assert {(4 * rows * columns,) for rows, columns in products} <= found
+
+
+def test_what_calls_python_cannot_travel(loader, tmp_path):
+    said = loader.call(written_files.write_handed_over, "python", str(tmp_path))
+    assert said.startswith("calls_python calls Python while it runs (EagerPyFunc)"), said
+    assert not (tmp_path / "object").exists()
 
 
 @pytest.mark.parametrize(
@@ -142,10 +163,13 @@ def here(tmp_path, monkeypatch):
         ("run:3/model.py:net", "run:3/model.py", "net"),
     ],
 )
-def test_a_name_follows_the_last_colon_unless_the_path_exists(here, words, path, name):
-    (here / "run:3").mkdir()
-    (here / "run:3" / "model.py").touch()
-    (here / "model.py").touch()
+def test_a_name_follows_the_last_colon_unless_the_path_exists(
+    tmp_path, monkeypatch, words, path, name
+):
+    monkeypatch.chdir(tmp_path)
+    Path("run:3").mkdir()
+    Path("run:3/model.py").touch()
+    Path("model.py").touch()
     assert split_name(words) == (path, name)
 
 
@@ -155,33 +179,33 @@ def test_a_name_alone_is_refused(words):
         split_name(words)
 
 
-def test_a_file_is_known_by_its_suffix_and_a_saved_model_by_what_is_in_it(here):
+def test_a_file_is_known_by_its_suffix_and_a_saved_model_by_what_is_in_it(tmp_path):
     for name, kind in (
         ("model.py", SourceKind.PYTHON),
         ("model.keras", SourceKind.KERAS),
         ("frozen.pb", SourceKind.FROZEN_GRAPH),
     ):
-        (here / name).touch()
-        assert source_kind(here / name) is kind
-    (here / "saved_model.pb").touch()
-    assert source_kind(here) is SourceKind.SAVED_MODEL
+        (tmp_path / name).touch()
+        assert source_kind(tmp_path / name) is kind
+    (tmp_path / "saved_model.pb").touch()
+    assert source_kind(tmp_path) is SourceKind.SAVED_MODEL
 
 
-def test_a_part_of_a_saved_model_and_its_versions_are_answered_with_their_directory(here):
+def test_a_part_of_a_saved_model_and_its_versions_are_answered_with_their_directory(tmp_path):
     for version in ("1", "2"):
-        (here / version).mkdir()
-        (here / version / "saved_model.pb").touch()
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "saved_model.pb").touch()
     with pytest.raises(ModelError, match="part of a SavedModel") as caught:
-        source_kind(here / "1" / "saved_model.pb")
-    assert str(here / "1") in str(caught.value.hint)
+        source_kind(tmp_path / "1" / "saved_model.pb")
+    assert str(tmp_path / "1") in str(caught.value.hint)
     with pytest.raises(ModelError, match="holds several SavedModels") as caught:
-        source_kind(here)
-    assert str(here / "2") in str(caught.value.hint)
+        source_kind(tmp_path)
+    assert str(tmp_path / "2") in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "model.pt", "notes"])
-def test_another_file_is_answered_with_what_is_read(here, name):
-    (here / name).touch()
+def test_another_file_is_answered_with_what_is_read(tmp_path, name):
+    (tmp_path / name).touch()
     with pytest.raises(ModelError, match=f"{name}: not a model file") as caught:
-        source_kind(here / name)
+        source_kind(tmp_path / name)
     assert ".keras" in str(caught.value.hint)

@@ -7,12 +7,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from placement_advisor.errors import BatchSplitError
+from placement_advisor.errors import AdvisorError, BatchSplitError
 from placement_advisor.tf import split_merging
 from placement_advisor.tf.answers import Traced
+from placement_advisor.tf.hand_over import hand_over
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.tf.split_step import split_workload
 from placement_advisor.tf.trace import tracer
+
+v1 = tf.compat.v1
 
 
 def write_saved(folder):
@@ -59,7 +62,6 @@ def _saved_models(here):
 
 def _graphs(here):
     """Write a TF1 SavedModel whose loop is made of TF1's ops; frozen; and not frozen."""
-    v1 = tf.compat.v1
     v1.disable_control_flow_v2()
     graph = tf.Graph()
     with graph.as_default(), tf.device("/gpu:0"):
@@ -90,14 +92,14 @@ def _graphs(here):
     (here / "two_ends.pb").write_bytes(two.as_graph_def().SerializeToString())
 
 
-v1 = tf.compat.v1
-
-
 def write_loops(folder):
     """Write one model of each kind into a folder."""
     here = Path(folder)
-    _lstm(here)
-    _write_lookup(here)
+    words = keras.Input((6, 4), name="words")
+    state = keras.layers.LSTM(8)(words)
+    keras.Model(words, keras.layers.Dense(2)(state)).export(here / "lstm", verbose=False)
+    served = Vocabulary()
+    tf.saved_model.save(served, here / "lookup", {"embed": served.embed})
     v1.disable_control_flow_v2()
     _loop_graph(
         here / "loop.pb", lambda rows: _counted(rows, lambda value: value @ np.ones((4, 4), "f"))
@@ -107,12 +109,6 @@ def write_loops(folder):
     )
     _loop_graph(here / "array.pb", _items_doubled)
     v1.enable_control_flow_v2()
-
-
-def _lstm(here):
-    words = keras.Input((6, 4), name="words")
-    state = keras.layers.LSTM(8)(words)
-    keras.Model(words, keras.layers.Dense(2)(state)).export(here / "lstm", verbose=False)
 
 
 class Vocabulary(tf.Module):
@@ -126,11 +122,6 @@ class Vocabulary(tf.Module):
     @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.string, name="words")])
     def embed(self, words):
         return tf.gather(self.vectors, self.table.lookup(words))
-
-
-def _write_lookup(here):
-    served = Vocabulary()
-    tf.saved_model.save(served, here / "lookup", {"embed": served.embed})
 
 
 def _loop_graph(path, build):
@@ -176,3 +167,50 @@ def split(path, limit_s):
     answer = split_workload((4, 4), str(Path(path).parent))
     assert isinstance(answer, BatchSplitError)
     return str(answer)
+
+
+class Doubled(keras.layers.Layer):
+    """A class that no other process knows."""
+
+    def call(self, x):
+        return 2 * x
+
+
+def _small_model(*, own_class):
+    inputs = keras.Input((6,), name="features")
+    x = keras.layers.Dense(4, activation="relu", name="hidden")(inputs)
+    x = Doubled()(x) if own_class else x
+    made = keras.Model(inputs, keras.layers.Dense(1, name="score")(x), name="small")
+    made.compile("adam", "mse")
+    return made
+
+
+def write_handed_over(kind, folder):
+    """Hand something over; return the file, or what is said of it."""
+    x = np.linspace(-1, 1, 48, dtype=np.float32).reshape(8, 6)
+    y = x[:, :1] ** 2
+    weight = tf.Variable(tf.fill((6, 1), 0.5), name="weight")
+
+    @tf.function
+    def train_step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x @ weight - y) ** 2)
+        weight.assign_sub(0.1 * tape.gradient(loss, weight))
+        return loss
+
+    @tf.function
+    def calls_python(x):
+        return tf.py_function(lambda value: value, [x @ weight], tf.float32)
+
+    given = {
+        "model": (_small_model(own_class=False), x, y),
+        "own class": (_small_model(own_class=True), x, y),
+        "dataset": (train_step, tf.data.Dataset.from_tensors((x, y))),
+        "function": (train_step, x, y),
+        "python": (calls_python, x),
+    }
+    step, *inputs = given[kind]
+    try:
+        return str(hand_over(step, tuple(inputs), None, Path(folder) / "object"))
+    except AdvisorError as error:
+        return f"{error}; {error.hint}"
