@@ -1,6 +1,7 @@
-"""What tests of `make_parallel` do in a child, which has two or three logical CPUs."""
+"""What tests of `make_parallel` do in a child, which has several logical CPUs."""
 
 from dataclasses import replace
+from functools import partial
 from unittest.mock import patch
 
 import keras
@@ -196,10 +197,10 @@ def verified_where_one_number_differs(runs):
     return _verified(LIVE["tape_step"](), lambda _: None, _TurnedOver)
 
 
-def reordered(name):
+def reordered():
     """Run a step on the samples as they are and in another order: on all at once, and by share."""
     cpus(1)
-    bundle, divided = _bundles(LIVE[name]())
+    bundle, divided = _bundles(summed_loss())
     split = divided.split
     step = _placed(bundle, _all_on_one(bundle))
     return {
@@ -211,27 +212,18 @@ def reordered(name):
     }
 
 
-LIVE = {
-    "tape_step": STEPS_BY_NAME["tape_step"],
-    "looked_up": STEPS_BY_NAME["looked_up"],
-    "keras_step": keras_step,
-    "gan": STEPS_BY_NAME["gan"],
-    "summed_loss": summed_loss,
-    "tied": tied,
-    "filled": filled,
-    "recurrent": recurrent,
+LIVE = STEPS_BY_NAME | {
+    made.__name__: made for made in (keras_step, summed_loss, tied, filled, recurrent)
 }
 
 
 def run_both_ways(name, ratios, seed=None, variables="first"):
     """Run the same steps as they are and parallel; with a seed, each share at random on a pair."""
-    groups = [f"CPU:{i}" for i in range(len(ratios))]
-    if seed is not None:
-        groups = [[f"CPU:{2 * i}", f"CPU:{2 * i + 1}"] for i in range(len(ratios))]
-    cpus(len(ratios) if seed is None else 2 * len(ratios))
+    groups = cpus(len(ratios) if seed is None else 2 * len(ratios))
     alone, live = LIVE[name](), LIVE[name]()
     layout = None
     if seed is not None:
+        groups = [groups[i : i + 2] for i in range(0, len(groups), 2)]
         layout = random_placement(live_step(live.step, live.batches[0]).graph, seed)
     step = placement_advisor.make_parallel(
         live.step, groups, ratios, inputs=live.batches[0], placement=layout, variables=variables
@@ -291,7 +283,7 @@ def first_calls():
         "open size": lambda: tf.function(
             placement_advisor.make_parallel(_tower, TWO), input_signature=[tf.TensorSpec([None, 4])]
         )(x),
-        "cannot be split": lambda: placement_advisor.make_parallel(REFUSED["largest"], TWO)(x),
+        "cannot be split": lambda: placement_advisor.make_parallel(_largest, TWO)(x),
     }
     return {"off": off, "refused": {what: error_of(call) for what, call in calls.items()}}
 
@@ -312,53 +304,69 @@ def _moved_by_others(x):
     return tf.where(x == tf.reduce_max(x), x - tf.reduce_mean(x), x)
 
 
-REFUSED = {
-    "largest": lambda x: tf.reduce_max(_tower(x)),
-    "pairs": lambda x: _tower(x) @ tf.transpose(_tower(x)),
-    "normalized": lambda x: _tower(x) - tf.reduce_mean(_tower(x), 0),
-    "few": _moved_by_others,
-    "failing share": _counting,
-    "own share": lambda x: tf.reshape(x, (8, 4)) if x.shape[0] == 8 else tf.reshape(x, (7, 4)),
-}
+def _largest(x):
+    return tf.reduce_max(_tower(x))
 
 
-def refusals(whats, count):
-    """Return the errors that are raised for what cannot be split, on so many CPUs."""
-    cpus(count)
-    return {what: _refusal(what) for what in whats}
-
-
-def _refusal(what):
+def _refused():
+    """Return what is said of arguments that are refused, and the arguments, on four CPUs."""
     x = np.random.default_rng(6).normal(size=(8, 4)).astype(np.float32)
-    arguments = {"fn": lambda x: _tower(x), "devices": TWO, "inputs": (x,)}
-    layout = random_placement(live_step(arguments["fn"], (x,)).graph, 1)
+    layout = random_placement(live_step(_tower, (x,)).graph, 1)
     unknown = {"no op": "worker:0", "nor this": "worker:1"}
     other = Placement(label="other", family="other", device_of=unknown, rationale="")
-    changed = {
-        "too many devices": {"devices": ("CPU:0", "CPU:1", "CPU:2")},
-        "one device": {"devices": ("CPU:0",)},
-        "the same device twice": {"devices": ("CPU:0", "CPU:0")},
-        "too many ratios": {"ratios": (1, 1, 1)},
-        "no share": {"ratios": (1000, 1)},
-        "zero": {"ratios": (1, 0)},
-        "groups alone": {"devices": (TWO, ("CPU:2", "CPU:3"))},
-        "one in a group": {"devices": (TWO, ("CPU:2",)), "placement": layout},
-        "another's placement": {"devices": (TWO, ("CPU:2", "CPU:3")), "placement": other},
-        "variables nowhere": {"variables": "second"},
-        "variables twice": {"variables": "spread", "placement": layout},
-        "tiny batch": {"inputs": (x[:1],)},
-        "no batch": {"fn": lambda: tf.ones(3), "inputs": ()},
-        "no step": {"fn": 3},
-        "lone number": {"fn": lambda x: x + 1, "inputs": (tf.constant(1.0),)},
-    }
-    arguments |= changed.get(what, {"fn": REFUSED.get(what)})
+    pairs = TWO, ("CPU:2", "CPU:3")
+    changes = [
+        (
+            "BatchSplitError: make_parallel: _largest: output 0 ('Max') cannot be put",
+            {"fn": _largest},
+        ),
+        (
+            "holds a number for each pair of samples",
+            {"fn": lambda x: _tower(x) @ tf.transpose(_tower(x))},
+        ),
+        (
+            "output 0 ('sub') cannot be put together from shares of the batch",
+            {"fn": lambda x: _tower(x) - tf.reduce_mean(_tower(x), 0)},
+        ),
+        ("cannot be put together from shares of the batch", {"fn": _moved_by_others}),
+        ("its inputs hold no batch", {"fn": lambda: tf.ones(3), "inputs": ()}),
+        ("its inputs hold no batch", {"fn": lambda x: x + 1, "inputs": (tf.constant(1.0),)}),
+        ("it takes no batch of 4: ", {"fn": lambda x: tf.reshape(x, (max(x.shape[0], 7), 4))}),
+        ("it does not run on a share of its batch: ", {"fn": _counting}),
+        ("PlacementError: ", {"devices": ("CPU:0", "CPU:1", "CPU:4")}),
+        ("make_parallel needs two devices or more", {"devices": ("CPU:0",)}),
+        ("CPU:0 is given twice", {"devices": ("CPU:0", "CPU:0")}),
+        ("3 ratios for 2 devices", {"ratios": (1, 1, 1)}),
+        ("share of device 1 in a batch of 8 rounds to no sample", {"ratios": (1000, 1)}),
+        ("0 of 1:0 is not a positive number", {"ratios": (1, 0)}),
+        ("a int is no step", {"fn": 3}),
+        ("variables='second': there are 'first', 'host', 'spread'", {"variables": "second"}),
+        (
+            "variables='spread' cannot be used with a placement",
+            {"variables": "spread", "placement": layout},
+        ),
+        ("a batch of 1 has less than one sample for each of 2 devices", {"inputs": (x[:1],)}),
+        ("CPU:0, CPU:1: a share for several devices needs a placement", {"devices": pairs}),
+        (
+            "CPU:2: the placement is for worker:0, worker:1",
+            {"devices": (TWO, ("CPU:2",)), "placement": layout},
+        ),
+        ("made for another graph", {"devices": pairs, "placement": other}),
+    ]
+    arguments = {"fn": _tower, "devices": TWO, "inputs": (x,)}
+    return [(reason, arguments | changed) for reason, changed in changes]
 
-    def call():
-        step = placement_advisor.make_parallel(**arguments)
-        if not arguments["inputs"]:
-            step()
 
-    return error_of(call)
+def refusals():
+    """Return what should be said of what cannot be split, and what is."""
+    cpus(4)
+    return [(reason, error_of(partial(_split, **arguments))) for reason, arguments in _refused()]
+
+
+def _split(inputs, **arguments):
+    step = placement_advisor.make_parallel(inputs=inputs, **arguments)
+    if not inputs:
+        step()
 
 
 def _numbers(result):
@@ -368,7 +376,7 @@ def _numbers(result):
 
 def masks(ratios):
     """Return the mask that each replica's dropout draws from a seed which all of them share."""
-    cpus(len(ratios))
+    devices = cpus(len(ratios))
     drop = keras.layers.Dropout(0.5, seed=3)
 
     @tf.function
@@ -377,7 +385,6 @@ def masks(ratios):
 
     ones = tf.ones((2 * len(ratios), 64))
     drop(ones, training=True)  # Its seed is a variable, which is made now.
-    devices = [f"CPU:{i}" for i in range(len(ratios))]
     drawn = placement_advisor.make_parallel(step, devices, ratios, inputs=(ones,))(ones)
     return [[float(kept) for kept in row] for row in drawn.numpy()[::2]]
 
@@ -388,7 +395,7 @@ def learnt_from_shares(optimizer, ratios):
     By hand, each share's gradients and moving statistics come from a tape of their own; their
     weighted means make the one update.
     """
-    cpus(len(ratios))
+    devices = cpus(len(ratios))
     random = np.random.default_rng(6)
     x = random.normal(size=(STEPS, 32, 6)).astype(np.float32)
     y = random.normal(size=(STEPS, 32, 1)).astype(np.float32)
@@ -397,9 +404,7 @@ def learnt_from_shares(optimizer, ratios):
     counts = shares_of(32, ratios)
     for batch in zip(x, y, strict=True):
         _learn_from_shares(by_hand, *batch, counts)
-    step = placement_advisor.make_parallel(
-        parallel, [f"CPU:{i}" for i in range(len(ratios))], ratios, inputs=(x[0], y[0])
-    )
+    step = placement_advisor.make_parallel(parallel, devices, ratios, inputs=(x[0], y[0]))
     for batch in zip(x, y, strict=True):
         step(batch)
     return {

@@ -1,6 +1,5 @@
 """What tests of `place` do in a child, which has two logical CPUs."""
 
-import random
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +21,11 @@ WORKERS = ("worker:0", "worker:1")
 
 
 def cpus(count):
-    """Cut this process's CPU into logical ones."""
+    """Cut this process's CPU into logical ones; return their names."""
     (cpu,) = tf.config.list_physical_devices("CPU")
     logical = [tf.config.LogicalDeviceConfiguration()] * count
     tf.config.set_logical_device_configuration(cpu, logical)
+    return [f"CPU:{i}" for i in range(count)]
 
 
 def beside(alone, live, step, told, count=STEPS):
@@ -97,7 +97,7 @@ def built_again(seed, folder, parallel):
     first, alone, live = (STEPS_BY_NAME["gan"]() for _ in range(3))
     graph = live_step(first.step, first.batches[0]).graph
     path = Path(folder) / "placement.json"
-    by_layer = _by_layer(graph, seed)
+    by_layer = at_random(graph, WORKERS, seed, by_layer=True)
     device_of = dict(by_layer.device_of)
     apart = [op for op in graph.placed_ops if op.variable is None][::7]
     device_of |= {op.name: WORKERS[number % 2] for number, op in enumerate(apart)}
@@ -121,26 +121,21 @@ def built_again(seed, folder, parallel):
     }
 
 
-def listing_of_another_build():
+def _listing_of_another_build():
     """Trace a model under the listing for one that was built before it."""
-    cpus(2)
     first, live = (STEPS_BY_NAME["gan"]() for _ in range(2))
     graph = live_step(first.step, first.batches[0]).graph
-    names = _executed(how_to_split(graph, _by_layer(graph, 1), Path()).listing, live)
-    batch = arguments(live, live.batches[0])
-    return error_of(lambda: names["placed_step"].get_concrete_function(*batch))
+    _, names = _listed(graph, 1, live)
+    names["placed_step"].get_concrete_function(*arguments(live, live.batches[0]))
 
 
-def listing_around_a_traced_function():
+def _listing_around_a_traced_function():
     """Trace a step under its listing, handed over as a `tf.function` that was called before."""
-    cpus(2)
-    live = STEPS_BY_NAME["tape_step"]()
-    graph = live_step(live.step, live.batches[0]).graph
-    batch = arguments(live, live.batches[0])
-    live.step(*batch)
-    names = _executed(how_to_split(graph, _by_layer(graph, 1), Path()).listing, live)
+    live, traced = _tape_step()
+    live.step(*live.batches[0])
+    _, names = _listed(traced.graph, 1, live)
     names["step"] = live.step
-    return error_of(lambda: names["placed_step"].get_concrete_function(*batch))
+    names["placed_step"].get_concrete_function(*live.batches[0])
 
 
 def predict_from_a_pair(functional):
@@ -184,53 +179,41 @@ def place_twice():
     return losses(own_step(alone), alone), found
 
 
-def old_function_fails():
-    """Call a function that was traced before its variables moved."""
+def refusals(folder):
+    """Return the errors that are raised for what does not fit."""
     cpus(2)
-    live = STEPS_BY_NAME["tape_step"]()
-    live.step(*live.batches[0])
-    graph = live_step(live.step, live.batches[0]).graph
-    placement_advisor.place(live.step, random_placement(graph, None), *live.batches[0])
-    return error_of(lambda: live.step(*live.batches[0]))
-
-
-def refusals(whats):
-    """Return the errors that are raised for placements that do not fit."""
-    cpus(2)
-    return [_refusal(what) for what in whats]
-
-
-def _refusal(what):
-    live = STEPS_BY_NAME["tape_step"]()
-    graph = live_step(live.step, live.batches[0]).graph
-    placement = at_random(graph, ("GPU:0", "GPU:1") if what == "no GPU" else WORKERS, 1)
-    before = [variable.device for variable in live.variables]
-    inputs = live.batches[0]
-    if what == "another step":
-        live = STEPS_BY_NAME["looping_step"]()
-        inputs = live.batches[0]
-    if what == "another shape at a call":
-        step = placement_advisor.place(live.step, placement, *inputs)
-        return error_of(lambda: step(*(value[:5] for value in inputs)))
-    if what == "another structure at a call":
-        step = placement_advisor.place(live.step, placement, *inputs)
-        return error_of(lambda: step(inputs[0]))
-    if what == "no step":
-        return error_of(lambda: placement_advisor.place(3, placement))
-    message = error_of(lambda: placement_advisor.place(live.step, placement, *inputs))
-    assert what == "another step" or before == [variable.device for variable in live.variables]
-    return message
-
-
-def another_fingerprint(folder):
-    """Place a step at other shapes than the placement file was written for."""
-    cpus(2)
-    live = STEPS_BY_NAME["tape_step"]()
-    step = live_step(live.step, live.batches[0])
+    live, traced = _tape_step()
+    other = STEPS_BY_NAME["looping_step"]()
+    inputs, graph = live.batches[0], traced.graph
+    placement = at_random(graph, WORKERS, 1)
     path = Path(folder) / "placement.json"
-    at_random(step.graph, WORKERS, 1).save(path, step.graph, WORKERS, step.traced_as())
-    half = tuple(value[:8] for value in live.batches[0])
-    return error_of(lambda: placement_advisor.place(live.step, path, *half))
+    placement.save(path, graph, WORKERS, traced.traced_as())
+    place = placement_advisor.place
+    calls = {
+        "no GPU": lambda: place(live.step, at_random(graph, ("GPU:0", "GPU:1"), 1), *inputs),
+        "another step": lambda: place(other.step, placement, *other.batches[0]),
+        "other shapes than the file's": lambda: place(live.step, path, *(v[:8] for v in inputs)),
+        "no step": lambda: place(3, placement),
+        "a listing of another build": _listing_of_another_build,
+        "a listing around a traced function": _listing_around_a_traced_function,
+    }
+    before = [variable.device for variable in live.variables]
+    said = {what: error_of(call) for what, call in calls.items()}
+    assert before == [variable.device for variable in live.variables]
+    live.step(*inputs)
+    step = place(live.step, random_placement(graph, None), *inputs)
+    calls = {
+        "another shape at a call": lambda: step(*(value[:5] for value in inputs)),
+        "another structure at a call": lambda: step(inputs[0]),
+        # Traced before its variables moved: it would train some that nobody sees.
+        "the function that was traced before": lambda: live.step(*inputs),
+    }
+    return said | {what: error_of(call) for what, call in calls.items()}
+
+
+def _tape_step():
+    live = STEPS_BY_NAME["tape_step"]()
+    return live, live_step(live.step, live.batches[0])
 
 
 def placed_by_listing(name, seed):
@@ -238,9 +221,7 @@ def placed_by_listing(name, seed):
     cpus(2)
     live = STEPS_BY_NAME[name]()
     graph = live_step(live.step, live.batches[0]).graph
-    placement = _by_layer(graph, seed)
-    listing = how_to_split(graph, placement, Path()).listing
-    names = _executed(listing, live)
+    placement, names = _listed(graph, seed, live)
     batch = arguments(live, live.batches[0])
     traced = names["placed_step"].get_concrete_function(*batch)
     asked = {op.name: short_name(op.device) for op in traced.graph.get_operations()}
@@ -254,26 +235,17 @@ def placed_by_listing(name, seed):
     return {"asked": asked, "wanted": wanted, "loss": _loss(names["placed_step"](*batch))}
 
 
-def _executed(listing, live):
+def _listed(graph, seed, live):
+    """Return a placement by layer, and what its listing defines around a step."""
+    placement = at_random(graph, WORKERS, seed, by_layer=True)
+    listing = how_to_split(graph, placement, Path()).listing
     own = live.step
     step = own.train_step if isinstance(own, keras.Model) else own.python_function
     names = {"step": step, "__name__": "listing"}
     # The listing takes stand-ins for GPUs, which are not here.
     runnable = listing.replace("/GPU:", "/CPU:")
     exec(compile(runnable, "how_to_split.py", "exec"), names)
-    return names
-
-
-def _by_layer(graph, seed):
-    """Place each layer with its gradients anywhere, and each variable with its readers."""
-    choose = random.Random(seed)
-    device = {layer: choose.choice(WORKERS) for layer in graph.layers()}
-    home = {}
-    device_of = {}
-    for op in graph.placed_ops:
-        here = device.get(op.layer or "", WORKERS[0])
-        device_of[op.name] = home.setdefault(op.variable, here) if op.variable else here
-    return Placement(label="by layer", family="random", device_of=device_of, rationale="")
+    return placement, names
 
 
 def error_of(call):
@@ -294,6 +266,8 @@ def own_step(live):
     if not isinstance(live.step, keras.Model):
         return live.step
     live.step.jit_compile = False
+    if not live.step.compiled:
+        return tf.function(lambda batch: live.step(batch, training=False), autograph=False)
     return tf.function(live.step.train_step, autograph=False)
 
 

@@ -28,19 +28,23 @@ def save_placement(path, seed):
     random_placement(step.graph, seed).save(Path(path), step.graph, WORKERS, step.traced_as())
 
 
-def trained(script, plan, trial_steps, slowed=None, profile=None):
-    """Run a script to its end, with its step split by a plan or as it is.
+def trained(script, plan, how):
+    """Run a script to its end, as it is or with its step split by a plan; ``how`` may say more."""
+    return _trained(Path(script), plan, **(how or {}))
 
-    ``slowed`` names the step, "own" or "placed", of which each call takes 20 ms more. Some steps
-    are recorded into the folder ``profile``.
-    """
+
+def _trained(
+    path, plan, *, trial_steps=0, slowed=None, mistake=None, is_recorded=False, is_interrupted=False
+):
+    """``slowed`` names the step, "own" or "placed", of which each call takes 20 ms more."""
     cpus(2)
+    pressed = _press_ctrl_c() if is_interrupted else []
+    made = [] if mistake is None else _make(mistake)
     told = []
     out = io.StringIO()
-    path = Path(script)
     run = None
     if plan is not None:
-        logs = None if profile is None else Path(profile)
+        logs = path.parent / "logs" if is_recorded else None
         run = _Slowed(path, plan, trial_steps=trial_steps, profile=logs, say=told.append)
         run.slowed = slowed
     error = None
@@ -53,7 +57,8 @@ def trained(script, plan, trial_steps, slowed=None, profile=None):
             if run is not None:
                 run.settle()
     bill = None if run is None else plain(Training.of(run.bill))
-    return {"out": out.getvalue(), "told": told, "bill": bill, "error": error}
+    ran = {"out": out.getvalue(), "told": told, "bill": bill, "error": error}
+    return {**ran, "pressed": pressed, "made": made}
 
 
 def captures_kept():
@@ -79,8 +84,8 @@ class _Slowed(placed_run.PlacedRun):
         return super()._within_step(run)
 
 
-def interrupted(script, plan, trial_steps):
-    """Run a script in which Ctrl-C is pressed in a move of its variables, once each way.
+def _press_ctrl_c():
+    """Have Ctrl-C pressed in a move of variables, once each way; return in which it was.
 
     Those moves are the second ones: the first ones make the split ready.
     """
@@ -103,14 +108,15 @@ def interrupted(script, plan, trial_steps):
 
     half_way("take")
     half_way("give_back")
-    return {**trained(script, plan, trial_steps), "pressed": pressed}
+    return pressed
 
 
-def mistaken(script, plan, mistake):
-    """Run a script whose split has a mistake, one of `tests/campaigns/breakages.py`.
+def _make(mistake):
+    """Have a split make a mistake of `tests/campaigns/breakages.py`; return where it was made.
 
     Or there is "no room" behind the first move of its variables.
     """
+    made = []
     if mistake == "no room":
         move = placed_run.Runner.take
 
@@ -119,13 +125,12 @@ def mistaken(script, plan, mistake):
             raise MemoryError(mistake)
 
         placed_run.Runner.take = take
-        return trained(script, plan, 0)
+        return made
     sys.path.append(str(Path(__file__).parents[1] / "campaigns"))
     import breakages
 
     edit = {**breakages.PLACED, **breakages.SPLIT}[mistake]
     untouched = placed_step.placed_graph
-    made = []
 
     def broken(bundle, device_of, host):
         graph_def = untouched(bundle, device_of, host)
@@ -142,5 +147,4 @@ def mistaken(script, plan, mistake):
         return graph_def
 
     placed_step.placed_graph = broken
-    found = trained(script, plan, 0)
-    return {**found, "made": made}
+    return made

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
-import tensorflow as tf
-from placed_live import WORKERS, cpus
+from placed_live import WORKERS, cpus, own_step
 from random_models import random_model
 from traced_models import at_random
 
@@ -58,8 +57,8 @@ def through_all(seed, folder):
     traced = live_step(first.step, first.batches[0])
     for variable in noisy.variables:
         variable.assign(rounded({"": variable.numpy()}, seed)[""])
-    theirs = alone.results(_own(alone))
-    noise = rounding(noisy.results(_own(noisy)), theirs)
+    theirs = alone.results(own_step(alone))
+    noise = rounding(noisy.results(own_step(noisy)), theirs)
 
     def wrong(made, step):
         return verify(made.results(step), theirs, [noise], STEPS).wrong
@@ -99,13 +98,3 @@ def _made(path):
             step(steps[0][0])
         variables |= {id(v.value): v.value for v in step.variables}
     return Made(step, steps, [v for v in variables.values() if v.dtype.is_floating])
-
-
-def _own(made):
-    step = made.step
-    if not isinstance(step, keras.Model):
-        return step
-    step.jit_compile = False
-    if getattr(step, "compiled", False):
-        return tf.function(step.train_step, autograph=False)
-    return tf.function(lambda batch: step(batch, training=False), autograph=False)

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -64,17 +65,6 @@ def test_a_placement_file_holds_for_a_model_that_is_built_once_more(
         assert set(seen.values()) == {"CPU:0", "CPU:1"}
 
 
-def test_a_listing_stops_a_model_that_is_built_once_more(child):
-    message = child.call(placed_live.listing_of_another_build)
-    assert str(message).startswith("RuntimeError: this step has other names than the analysed one")
-    assert "placement_advisor.place()" in str(message)
-
-
-def test_a_listing_says_that_it_takes_the_plain_function(child):
-    message = child.call(placed_live.listing_around_a_traced_function)
-    assert "python_function" in str(message)
-
-
 @pytest.mark.parametrize("functional", [False, True], ids=["subclassed", "functional"])
 def test_x_may_be_several_tensors_in_one(child, functional):
     assert child.call(placed_live.predict_from_a_pair, functional) <= 1e-6
@@ -85,31 +75,26 @@ def test_a_model_that_was_placed_can_be_placed_otherwise(child):
     assert placed == pytest.approx(own, rel=TOLERANCE)
 
 
-def test_a_function_traced_before_fails_instead_of_training_variables_nobody_sees(child):
-    message = child.call(placed_live.old_function_fails)
-    assert message != "no error"
-
-
 REFUSED = {
-    "no GPU": "PlacementError: the placement uses 'GPU:0'; this process has CPU:0, CPU:1",
-    "another step": "PlacementError: random-1: made for another graph: this one has no op",
+    "no GPU": "PlacementError: the placement uses 'GPU:0'; this process has CPU:0, CPU:1*",
+    "another step": "PlacementError: random-1: made for another graph: this one has no op*",
+    "other shapes than the file's": "PlacementError: *this one: the batch was 16, and is 8 here",
+    "no step": "ModelError: a int is no step*",
+    "a listing of another build": "RuntimeError: this step has other names than the analysed one*"
+    "placement_advisor.place()*",
+    "a listing around a traced function": "*python_function*",
     "another shape at a call": "PlacementError: the placed step is for inputs of shape (16, 8), "
-    "not (5, 8)",
-    "another structure at a call": "PlacementError: the placed step takes other arguments: ",
-    "no step": "ModelError: a int is no step",
+    "not (5, 8)*",
+    "another structure at a call": "PlacementError: the placed step takes other arguments: *",
+    "the function that was traced before": "*Error: *",
 }
 
 
-def test_what_does_not_fit_is_refused_in_one_sentence(child):
-    said = child.call(placed_live.refusals, [*REFUSED])
-    pairs_said = zip(said, REFUSED.values(), strict=True)
-    assert [message for message, reason in pairs_said if not message.startswith(reason)] == []
-
-
-def test_a_placement_file_of_another_graph_is_refused(child, tmp_path):
-    message = child.call(placed_live.another_fingerprint, str(tmp_path))
-    assert str(message).startswith("PlacementError: ")
-    assert str(message).endswith("this one: the batch was 16, and is 8 here")
+def test_what_does_not_fit_is_refused_with_its_reason(child, tmp_path):
+    said = child.call(placed_live.refusals, str(tmp_path))
+    assert said.keys() == REFUSED.keys()
+    others = {what: text for what, text in said.items() if not fnmatchcase(text, REFUSED[what])}
+    assert others == {}
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])

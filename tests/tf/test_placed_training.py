@@ -81,19 +81,15 @@ def feeds(given, first, size=16):
     rows = [data[j][first : first + size] for j in range(2)]
     return dict(zip(given, (*rows, rows[0].sum(1))))
 """
-_FITTED = (
-    _FIT
-    + """
+_FITTED = f"""{_FIT}
 class Watching(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs): show(*logs.values(), *model.get_weights())
 model = build("sgd")
 model.fit(x, y, 16, epochs=3, verbose=0, validation_data=(x, y), callbacks=[Watching()])
 """
-)
 _TAUGHT = _LOOP + "for batch in data: step(*batch)"
 _SCRIPTS = {
-    "fit": _FIT
-    + """
+    "fit": f"""{_FIT}
 class Counting(keras.callbacks.Callback):
     batches = epochs = 0
     def on_train_batch_end(self, batch, logs=None): self.batches += 1
@@ -114,8 +110,7 @@ model.load_weights(HERE + "/kept.weights.h5")
 show(*model.fit(x, y, batch_size=32, epochs=1, verbose=0).history["loss"])
 """,
     "several steps a call": _FITTED.replace('("sgd"', '("sgd", steps_per_execution=3'),
-    "train_on_batch": _FIT
-    + """
+    "train_on_batch": f"""{_FIT}
 model = build("adagrad")
 for i in range(60):
     some = slice(2 * i, 2 * i + 20)
@@ -292,7 +287,7 @@ def train_own(tmp_path_factory):
     def trained(text):
         path = tmp_path_factory.mktemp("own") / "train.py"
         path.write_text(text)
-        return called(placed_training.trained, str(path), None, 0)
+        return called(placed_training.trained, str(path), None, {})
 
     return trained
 
@@ -307,12 +302,9 @@ def draw(tmp_path_factory):
         path, placement = folder / "train.py", folder / "drawn.json"
         path.write_text(text)
         with children.Child("child") as child:
-            for function, *given in (
-                (tracer.load_workload, ModelSource(path=str(path))),
-                (tracer.trace_workload, str(path), None),
-                (placed_training.save_placement, str(placement), seed),
-            ):
-                child.call(function, *given)
+            child.call(tracer.load_workload, ModelSource(path=str(path)))
+            child.call(tracer.trace_workload, str(path), None)
+            child.call(placed_training.save_placement, str(placement), seed)
         return placement
 
     return drawn
@@ -322,18 +314,7 @@ def draw(tmp_path_factory):
 def train(tmp_path, train_own, draw):
     """Return a function that runs a script in a child, as it is or (a seed) with a drawn split."""
 
-    def trained(
-        text,
-        seed=None,
-        *,
-        samples=None,
-        trial_steps=0,
-        slowed=None,
-        drawn_for=None,
-        mistake=None,
-        is_recorded=False,
-        is_interrupted=False,
-    ):
+    def trained(text, seed=None, *, samples=None, drawn_for=None, **how):
         if seed is None:
             return train_own(text)
         path = tmp_path / "train.py"
@@ -347,12 +328,7 @@ def train(tmp_path, train_own, draw):
             samples=samples,
             single=placement,
         )
-        if mistake is not None:
-            return called(placed_training.mistaken, str(path), plan, mistake)
-        if is_interrupted:
-            return called(placed_training.interrupted, str(path), plan, trial_steps)
-        logs = str(tmp_path / "logs") if is_recorded else None
-        return called(placed_training.trained, str(path), plan, trial_steps, slowed, logs)
+        return called(placed_training.trained, str(path), plan, how)
 
     return trained
 
@@ -549,18 +525,12 @@ _MS = 1e-3
 
 def _tried(own_s, placed_s, steps=20):
     """Return a trial in which steps take these times, over and over; the first of a turn 1 s."""
-    trial = TrainingTrial(steps)
-    taken = {False: 0, True: 0}
-    last = None
+    trial, last = TrainingTrial(steps), None
+    times = {False: itertools.cycle(own_s), True: itertools.cycle(placed_s)}
     while not trial.is_over:
-        is_placed = trial.is_placed
-        times = placed_s if is_placed else own_s
-        if last is not is_placed or trial._turn is None:
-            trial.took(1.0)
-        else:
-            trial.took(times[taken[is_placed] % len(times)])
-            taken[is_placed] += 1
-        last = is_placed
+        is_first = trial.is_placed is not last or trial._turn is None
+        last = trial.is_placed
+        trial.took(1.0 if is_first else next(times[last]))
     return trial
 
 

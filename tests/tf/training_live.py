@@ -1,16 +1,16 @@
 """Trainings that are recorded, as tests do them in a child, which has logical CPUs."""
 
-import contextlib
 import io
 import time
-from dataclasses import dataclass
+from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 import keras
 import numpy as np
 import tensorflow as tf
-from placed_live import cpus
+from placed_live import cpus, error_of
 
 import placement_advisor
 from placement_advisor.cost.roofline import roofline_by_place
@@ -40,60 +40,47 @@ def samples(count):
     return x, x[:, :1] ** 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """A training to record; ``batch_size`` is that of the batch which the callback is given.
-
-    Steps have ``size`` samples, the last of an epoch what is left.
-    """
-
-    devices: int = 1
-    mirrored: bool = False
-    count: int = 500
-    size: int = 32
-    steps: tuple[int, int] = (3, 6)
-    batch_size: int | None = None
-    epochs: int = 1
-
-
-def fit(folder, given):
+def fit(folder, asked):
     """Train with the callback; return what it printed and wrote, and the losses."""
-    asked = Training(**given)
-    cpus(asked.devices)
-    names = tuple(f"CPU:{i}" for i in range(asked.devices))
-    if asked.mirrored:
+    return _fit(folder, **asked)
+
+
+def _fit(
+    folder, *, devices=1, mirrored=False, count=500, size=32, steps=(3, 6), batch_size=None, **how
+):
+    """Steps have ``size`` samples, the last what is left; the callback gets ``batch_size``."""
+    names = cpus(devices)
+    if mirrored:
         with tf.distribute.MirroredStrategy(names).scope():
             # Updates of Adam are called otherwise there, and not known again.
             model = model_on(optimizer="sgd")
     else:
         model = model_on(names)
-    x, y = samples(asked.count)
-    batch = (x[: asked.batch_size], y[: asked.batch_size]) if asked.batch_size else None
-    profiler = placement_advisor.keras.PlacementProfiler(folder, asked.steps, batch=batch)
+    x, y = samples(count)
+    batch = (x[:batch_size], y[:batch_size]) if batch_size else None
+    profiler = placement_advisor.keras.PlacementProfiler(folder, steps, batch=batch)
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        history = model.fit(
-            x, y, batch_size=asked.size, epochs=asked.epochs, verbose=0, callbacks=[profiler]
-        )
+    with redirect_stdout(printed):
+        history = model.fit(x, y, batch_size=size, verbose=0, callbacks=[profiler], **how)
     return {
         "printed": printed.getvalue(),
         "loss": history.history["loss"],
         "own step": vars(model).get("train_step"),
-        **_written(folder, is_mirrored=asked.mirrored),
+        **_written(folder, is_mirrored=mirrored),
     }
 
 
 def losses_without(epochs):
     """Train alike without the callback."""
     model = model_on()
-    x, y = samples(Training.count)
+    x, y = samples(500)
     return model.fit(x, y, batch_size=32, epochs=epochs, verbose=0).history["loss"]
 
 
 def _written(folder, *, is_mirrored=False):
     path = Path(folder) / "graph.json.gz"
     if not path.exists():
-        return {"graph": None}
+        return {}
     graph, recorded = OpGraph.load(path), read_recorded(Path(folder))
     table = roofline_by_place(graph, read_hardware("2xV100-NVLink"))["GPU:0"]
     ran = [(op.name, op.kind) for op in recorded.ops]
@@ -102,7 +89,6 @@ def _written(folder, *, is_mirrored=False):
     share = None if is_mirrored else recorded_costs(graph, recorded, table)[1].time_share
     product = next(op for op in graph.ops if op.kind == "MatMul")
     return {
-        "graph": len(graph.ops),
         "first product bytes": product.output_bytes,
         "joined": share,
         "known": sorted(known.values()),
@@ -110,8 +96,8 @@ def _written(folder, *, is_mirrored=False):
     }
 
 
-def own_loop(folder, count, steps):
-    """Record a loop over a function that trains."""
+def own_loop(folder):
+    """Record steps 2 to 6 of a loop over a function that trains."""
     weight = tf.Variable(tf.zeros((FEATURES, 1)), name="weight")
 
     @tf.function
@@ -123,11 +109,8 @@ def own_loop(folder, count, steps):
 
     x, y = samples(32)
     printed = io.StringIO()
-    with (
-        contextlib.redirect_stdout(printed),
-        placement_advisor.record_steps(folder, steps) as record,
-    ):
-        losses = [float(record(train_step, x, y)) for _ in range(count)]
+    with redirect_stdout(printed), placement_advisor.record_steps(folder, (2, 6)) as record:
+        losses = [float(record(train_step, x, y)) for _ in range(8)]
     return {"printed": printed.getvalue(), "losses": losses, **_written(folder)}
 
 
@@ -160,12 +143,9 @@ def rewritten(folder):
         weight.assign_sub(1e-9 * tape.gradient(loss, weight))
         return loss
 
-    x, _ = samples(32)
-    x = tf.abs(x)
-    with (
-        contextlib.redirect_stdout(io.StringIO()),
-        placement_advisor.record_steps(folder, (2, 6)) as record,
-    ):
+    x = tf.abs(samples(32)[0])
+    printed = io.StringIO()
+    with redirect_stdout(printed), placement_advisor.record_steps(folder, (2, 6)) as record:
         for _ in range(8):
             record(train_step, x)
     graph, recorded = OpGraph.load(Path(folder) / "graph.json.gz"), read_recorded(Path(folder))
@@ -179,7 +159,7 @@ def rewritten(folder):
 def failing_loop(folder):
     """Return what a loop that fails in a recorded step raises and prints; another records then."""
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    with redirect_stdout(printed):
         try:
             with placement_advisor.record_steps(folder, (1, 3)) as record:
                 record(_divide, 1, 0)
@@ -219,20 +199,15 @@ def refused(folder):
     """Return what is said of a model of which one call is several steps."""
     model = model_on()
     model.compile("adam", "mse", steps_per_execution=4)
-    try:
-        model.fit(
-            *samples(64), verbose=0, callbacks=[placement_advisor.keras.PlacementProfiler(folder)]
-        )
-    except placement_advisor.AdvisorError as error:
-        return str(error)
-    return "nothing"
+    callbacks = [placement_advisor.keras.PlacementProfiler(folder)]
+    return error_of(lambda: model.fit(*samples(64), verbose=0, callbacks=callbacks))
 
 
 def under_another_profiler(folder):
     """Return what is printed where TensorFlow's profiler is taken."""
     tf.profiler.experimental.start(f"{folder}/other")
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    with redirect_stdout(printed):
         profiler = placement_advisor.keras.PlacementProfiler(folder, (1, 2))
         model_on().fit(*samples(64), verbose=0, callbacks=[profiler])
     tf.profiler.experimental.stop()
@@ -240,11 +215,6 @@ def under_another_profiler(folder):
 
 
 def steps_refused(folder, steps):
-    """Return what is said of steps that there are not."""
-    said = set()
-    for record in (placement_advisor.record_steps, placement_advisor.keras.PlacementProfiler):
-        try:
-            record(folder, steps)
-        except ValueError as error:
-            said.add(str(error))
-    return "; ".join(said)
+    """Return what is said of steps that there are not, by a loop and by the callback."""
+    ways = (placement_advisor.record_steps, placement_advisor.keras.PlacementProfiler)
+    return [error_of(partial(way, folder, steps)) for way in ways]
