@@ -8,8 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from live_steps import BATCH, STEPS_BY_NAME, Live, batches
-from placed_live import beside, cpus, differences, error_of, random_placement
-from tensorflow.python.eager import context
+from placed_live import beside, cpus, differences, error_of, random_placement, watched
 
 import placement_advisor
 from placement_advisor.candidates.batch_split.plan import shares_of
@@ -250,17 +249,11 @@ def fit_parallel(gives_inputs, weighted):
         if way == "parallel":
             first = next(iter(data)) if gives_inputs else ()
             placement_advisor.make_parallel(live.step, TWO, inputs=first)
-        found[way] = []
-        context.enable_run_metadata()
-        for _ in range(2):
-            history = live.step.fit(data, epochs=2, shuffle=False, verbose=0).history
-            found[way] += [*history["loss"], *history["accuracy"]]
-        parts = [
-            p for g in context.export_run_metadata().function_graphs for p in g.partition_graphs
-        ]
-        context.disable_run_metadata()
-        devices = {n.device for part in parts for n in part.node if "replica_1/" in n.name}
-        found[f"{way} on"] = sorted({device.rpartition("device:")[2] for device in devices})
+        fit = partial(live.step.fit, data, epochs=2, shuffle=False, verbose=0)
+        first, ran_on, _ = watched(fit)
+        histories = [each.history for each in (first, fit())]
+        found[way] = [value for each in histories for value in each["loss"] + each["accuracy"]]
+        found[f"{way} on"] = sorted({at for name, at in ran_on.items() if "replica_1/" in name})
         found[f"{way} weights"] = live.step.get_layer("hidden").kernel.numpy().ravel().tolist()
     return found
 

@@ -138,20 +138,19 @@ def _listing_around_a_traced_function():
     names["placed_step"].get_concrete_function(*live.batches[0])
 
 
-def predict_from_a_pair(functional):
-    """Place a model that takes two tensors as one x; return how far its predictions are off."""
+def predictions_from_a_pair():
+    """Place models that take two tensors as one x; return how far their predictions are off."""
     cpus(2)
-    left, right = (np.ones((4, size), np.float32) for size in (3, 5))
-    if functional:
-        pair = [keras.Input((3,)), keras.Input((5,))]
-        joined = keras.layers.Concatenate()(pair)
-        model = keras.Model(pair, keras.layers.Dense(2)(joined))
-    else:
-        model = Joining()
-    expected = model((left, right))
-    graph = live_step(model, ((left, right),)).graph
-    step = placement_advisor.place(model, at_random(graph, WORKERS, 1), (left, right))
-    return float(np.max(np.abs(step((left, right)) - expected)))
+    pair = tuple(np.ones((4, size), np.float32) for size in (3, 5))
+    inputs = [keras.Input((3,)), keras.Input((5,))]
+    joined = keras.layers.Dense(2)(keras.layers.Concatenate()(inputs))
+    off = []
+    for model in (Joining(), keras.Model(inputs, joined)):
+        expected = model(pair)
+        graph = live_step(model, (pair,)).graph
+        step = placement_advisor.place(model, at_random(graph, WORKERS, 1), pair)
+        off.append(float(np.max(np.abs(step(pair) - expected))))
+    return off
 
 
 class Joining(keras.Model):

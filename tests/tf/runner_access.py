@@ -52,23 +52,18 @@ def pairs_copied(*devices):
     return [call.args[1] for call in copy.call_args_list]
 
 
-def time_collectives(failure):
-    """Time collectives where TensorFlow fails."""
-    error = getattr(tf.errors, failure)(None, None, "connection reset")
+def mirrored_failures():
+    """Time collectives, and become a worker of a mirrored step, where TensorFlow fails."""
+    error = tf.errors.UnavailableError(None, None, "connection reset")
     with patch.object(mirrored, "_strategy"), patch.object(mirrored, "_times", side_effect=error):
-        return mirrored.time_collectives()
-
-
-def open_mirrored_worker(failure):
-    """Become a worker of a mirrored step where TensorFlow fails."""
-    error = getattr(tf.errors, failure)(None, None, "connection reset")
+        timed = mirrored.time_collectives()
     with (
         patch.dict("os.environ"),
         patch.object(mirrored, "become_device"),
         patch.object(tf, "config"),
         patch.object(tf.distribute, "MultiWorkerMirroredStrategy", side_effect=error),
     ):
-        return mirrored.open_worker((), 0, Slot(kind="CPU", number=0))
+        return timed, mirrored.open_worker((), 0, Slot(kind="CPU", number=0))
 
 
 def visible_to(slot, visible, *found):

@@ -6,73 +6,59 @@ from placement_advisor.processes.calls import RemoteModule
 
 registered_kernels = RemoteModule("registered_kernels")
 _BOTH = ["CPU", "GPU"]
+_GATHERED = {"Tparams": "float32", "Tindices": "int32"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "attributes", "kinds"),
+    ("kind", "attributes", "kinds", "host_outputs"),
     [
-        ("LookupTableFindV2", {"Tin": "string", "Tout": "int64"}, ["CPU"]),
-        ("MatMul", {"T": "float32"}, _BOTH),
-        ("MatMul", {"T": "complex64"}, _BOTH),
-        ("MatMul", {"T": "int32"}, ["CPU"]),  # GPU: floats and complex numbers alone.
-        ("Sum", {"T": "float32", "Tidx": "int32"}, _BOTH),
-        ("Sum", {"T": "int8", "Tidx": "int32"}, ["CPU"]),
-        ("StringJoin", {"N": 2}, ["CPU"]),
-        ("Const", {"dtype": "string"}, ["CPU"]),
-        ("Reshape", {"T": "string", "Tshape": "int32"}, ["CPU"]),
-        ("VarHandleOp", {"dtype": "float32"}, _BOTH),
-        ("VarHandleOp", {"dtype": "int32"}, ["CPU"]),  # For any device, but not of int32.
-        ("NoOp", {}, _BOTH),  # Registered for any device and no other.
-        ("Placeholder", {"dtype": "float32"}, _BOTH),
-        ("CudnnRNN", {"T": "float32"}, ["GPU"]),
-        ("AccumulateNV2", {"T": "float32", "N": 2}, _BOTH),  # No kernel: TensorFlow rewrites it.
-        ("MatMul", {"T": "string"}, []),
-        # Not types alone: the GPU kernels of GatherNd do not check their indices.
-        ("GatherNd", {"Tparams": "float32", "Tindices": "int32"}, _BOTH),
-        (
-            "GatherNd",
-            {"Tparams": "float32", "Tindices": "int32", "bad_indices_policy": b"ERROR"},
-            ["CPU"],
-        ),
-        # It has a kernel for GPUs, and Python computes on the host all the same.
-        ("EagerPyFunc", {"Tin": ["float32"], "Tout": ["float32"]}, ["CPU"]),
-    ],
-)
-def test_kernels_by_hand(loader, kind, attributes, kinds):
-    found, _ = loader.call(registered_kernels.placement, kind, attributes)
-    assert found == kinds
-
-
-@pytest.mark.parametrize(
-    ("kind", "attributes", "host_outputs"),
-    [
-        ("AddV2", {"T": "float32"}, ()),
-        ("AddV2", {"T": "int32"}, (0,)),
-        ("Sum", {"T": "int32", "Tidx": "int32"}, (0,)),
-        ("Cast", {"SrcT": "float32", "DstT": "int32"}, ()),
-        ("Shape", {"T": "float32"}, (0,)),
-        ("Reshape", {"T": "float32", "Tshape": "int32"}, ()),  # Its shape is an input.
-        ("Reshape", {"T": "int32", "Tshape": "int32"}, (0,)),
-        ("Const", {"dtype": "int32"}, (0,)),
-        ("Const", {"dtype": "float32"}, ()),
+        ("LookupTableFindV2", {"Tin": "string", "Tout": "int64"}, ["CPU"], ()),
+        ("MatMul", {"T": "float32"}, _BOTH, ()),
+        ("MatMul", {"T": "complex64"}, _BOTH, ()),
+        ("MatMul", {"T": "int32"}, ["CPU"], ()),  # GPU: floats and complex numbers alone.
+        ("MatMul", {"T": "string"}, [], ()),
+        ("AddV2", {"T": "float32"}, _BOTH, ()),
+        ("AddV2", {"T": "int32"}, _BOTH, (0,)),
+        ("Sum", {"T": "float32", "Tidx": "int32"}, _BOTH, ()),
+        ("Sum", {"T": "int32", "Tidx": "int32"}, _BOTH, (0,)),
+        ("Sum", {"T": "int8", "Tidx": "int32"}, ["CPU"], ()),
+        ("Cast", {"SrcT": "float32", "DstT": "int32"}, _BOTH, ()),
+        ("StringJoin", {"N": 2}, ["CPU"], ()),
+        ("Const", {"dtype": "float32"}, _BOTH, ()),
+        ("Const", {"dtype": "int32"}, _BOTH, (0,)),
+        ("Const", {"dtype": "string"}, ["CPU"], ()),
+        ("Shape", {"T": "float32"}, _BOTH, (0,)),
+        ("Reshape", {"T": "float32", "Tshape": "int32"}, _BOTH, ()),  # Its shape is an input.
+        ("Reshape", {"T": "int32", "Tshape": "int32"}, _BOTH, (0,)),
+        ("Reshape", {"T": "string", "Tshape": "int32"}, ["CPU"], ()),
+        ("VarHandleOp", {"dtype": "float32"}, _BOTH, (0,)),
+        ("VarHandleOp", {"dtype": "int32"}, ["CPU"], ()),  # For any device, but not of int32.
+        ("NoOp", {}, _BOTH, ()),  # Registered for any device and no other.
+        ("Placeholder", {"dtype": "float32"}, _BOTH, ()),
+        ("CudnnRNN", {"T": "float32"}, ["GPU"], ()),
+        # No kernel: TensorFlow rewrites it.
+        ("AccumulateNV2", {"T": "float32", "N": 2}, _BOTH, ()),
         # Outputs that are lists: as many ports as the node says.
-        ("ShapeN", {"T": "float32", "N": 3}, (0, 1, 2)),
-        ("Unpack", {"T": "int32", "num": 2}, (0, 1)),
-        ("Unpack", {"T": "float32", "num": 2}, ()),
+        ("ShapeN", {"T": "float32", "N": 3}, _BOTH, (0, 1, 2)),
+        ("Unpack", {"T": "int32", "num": 2}, _BOTH, (0, 1)),
+        ("Unpack", {"T": "float32", "num": 2}, _BOTH, ()),
         # The output called idx comes second.
-        ("Unique", {"T": "int32", "out_idx": "int32"}, ()),
-        ("VarHandleOp", {"dtype": "float32"}, (0,)),
+        ("Unique", {"T": "int32", "out_idx": "int32"}, _BOTH, ()),
         # Without a word in the registry: texts and handles always, int32 where functions are run.
-        ("IdentityN", {"T": ["float32", "string", "resource", "int32"]}, (1, 2)),
-        ("While", {"T": ["float32", "string", "resource", "int32"]}, (1, 2, 3)),
-        # Nothing is left on the host by a GPU kernel that is not there.
-        ("MatMul", {"T": "int32"}, ()),
-        ("StringJoin", {"N": 2}, ()),
+        ("IdentityN", {"T": ["float32", "string", "resource", "int32"]}, _BOTH, (1, 2)),
+        ("While", {"T": ["float32", "string", "resource", "int32"]}, _BOTH, (1, 2, 3)),
+        # Not types alone: the GPU kernels of GatherNd do not check their indices.
+        ("GatherNd", _GATHERED, _BOTH, ()),
+        ("GatherNd", {**_GATHERED, "bad_indices_policy": b"ERROR"}, ["CPU"], ()),
+        # It has a kernel for GPUs, and Python computes on the host all the same.
+        ("EagerPyFunc", {"Tin": ["float32"], "Tout": ["float32"]}, ["CPU"], ()),
     ],
 )
-def test_outputs_in_host_memory_by_hand(loader, kind, attributes, host_outputs):
-    _, found = loader.call(registered_kernels.placement, kind, attributes)
-    assert found == host_outputs
+def test_kernels_and_what_they_leave_in_host_memory_by_hand(
+    loader, kind, attributes, kinds, host_outputs
+):
+    found = loader.call(registered_kernels.placement, kind, attributes)
+    assert found == (kinds, host_outputs)
 
 
 def test_an_attribute_that_the_node_leaves_out_has_its_default(loader):

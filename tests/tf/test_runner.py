@@ -193,13 +193,10 @@ def test_logical_cpus_are_calibrated_as_one_pair_and_gpus_each_with_each(call, d
     assert len(set(call(runner_access.pairs_copied, *names))) == pairs
 
 
-@pytest.mark.parametrize(
-    "function", [runner_access.time_collectives, runner_access.open_mirrored_worker]
-)
-def test_what_tensorflow_refuses_a_mirrored_step_is_an_answer(loader, function):
-    answer = loader.call(function, "UnavailableError")
-    assert (answer.cause, answer.child_ended) == (FailureCause.CRASHED, False)
-    assert "connection reset" in answer.message
+def test_what_tensorflow_refuses_a_mirrored_step_is_an_answer(loader):
+    for answer in loader.call(runner_access.mirrored_failures):
+        assert (answer.cause, answer.child_ended) == (FailureCause.CRASHED, False)
+        assert "connection reset" in answer.message
     assert loader.failure() is None
 
 

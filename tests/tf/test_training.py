@@ -72,10 +72,12 @@ def test_a_training_that_ends_early_says_so(fit):
     assert "(steps 15 to 16)" in fit({"steps": (15, 50)})["printed"]
 
 
-def test_what_cannot_be_told_apart_is_refused(child, tmp_path):
-    told = child.call(training_live.refused, str(tmp_path))
-    assert told.startswith("ModelError: ")
-    assert "steps_per_execution=4" in told
+def test_what_cannot_be_told_apart_and_steps_that_are_none_are_refused(child, tmp_path):
+    several, none = child.call(training_live.refusals, str(tmp_path))
+    assert several.startswith("ModelError: ")
+    assert "steps_per_execution=4" in several
+    said = "ValueError: steps are {}, not (first, last) counted from 1".format
+    assert none == [said((0, 3)), said((5, 4))] * 2
 
 
 def test_another_profiler_is_left_alone(child, tmp_path):
@@ -110,12 +112,6 @@ def test_a_step_that_is_not_recorded_costs_next_to_nothing(child, tmp_path):
     found = child.call(training_live.ns_outside, str(tmp_path), 20_000)
     assert found["callback"] <= MOST_NS_PER_STEP, found
     assert found["loop"] <= MOST_NS_PER_STEP, found
-
-
-@pytest.mark.parametrize("steps", [(0, 3), (5, 4)])
-def test_steps_that_are_none_are_refused(child, tmp_path, steps):
-    told = child.call(training_live.steps_refused, str(tmp_path), steps)
-    assert told == [f"ValueError: steps are {steps!r}, not (first, last) counted from 1"] * 2
 
 
 def test_the_door_says_what_it_has():

@@ -73,8 +73,6 @@ def test_the_batch_is_cut_what_is_none_stays_whole_and_turns_are_alike(child, lo
     points = batch_points(child, _growing(8), [1_000_000])[:3]
     assert [point.batch for point in points] == [8, 4, 2]
     assert all(point.samples_per_s > 0 for point in points)
-
-    load_script(_STEP.format(shape="(-1,)"))
     times = child.call(native_step.run_at_batches, (8, 4), 2, 3)
     assert {size: len(found) for size, found in times.items()} == {8: 6, 4: 6}
 

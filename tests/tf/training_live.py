@@ -4,6 +4,7 @@ import io
 import time
 from contextlib import redirect_stdout
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -195,12 +196,14 @@ def ns_outside(folder, calls):
     return {"callback": median(in_callback), "loop": median(in_loop) - median(alone)}
 
 
-def refused(folder):
-    """Return what is said of a model of which one call is several steps."""
+def refusals(folder):
+    """Return what is said of calls that are several steps each, and of steps that there are not."""
     model = model_on()
     model.compile("adam", "mse", steps_per_execution=4)
-    callbacks = [placement_advisor.keras.PlacementProfiler(folder)]
-    return error_of(lambda: model.fit(*samples(64), verbose=0, callbacks=callbacks))
+    profiler = placement_advisor.keras.PlacementProfiler
+    several = error_of(lambda: model.fit(*samples(64), verbose=0, callbacks=[profiler(folder)]))
+    ways = product((profiler, placement_advisor.record_steps), ((0, 3), (5, 4)))
+    return several, [error_of(partial(way, folder, steps)) for way, steps in ways]
 
 
 def under_another_profiler(folder):
@@ -212,9 +215,3 @@ def under_another_profiler(folder):
         model_on().fit(*samples(64), verbose=0, callbacks=[profiler])
     tf.profiler.experimental.stop()
     return printed.getvalue()
-
-
-def steps_refused(folder, steps):
-    """Return what is said of steps that there are not, by a loop and by the callback."""
-    ways = (placement_advisor.record_steps, placement_advisor.keras.PlacementProfiler)
-    return [error_of(partial(way, folder, steps)) for way in ways]
