@@ -1,19 +1,16 @@
 """A real browser, and how long its pages compute."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-ROOT = Path(__file__).parents[2]
-SCREENSHOTS = ROOT / "screenshots"
+SCREENSHOTS = Path(__file__).parents[2] / "screenshots"
 # Only what never comes takes longer, also where other work runs beside.
 SHOWN_WITHIN_MS = 120_000
 # Set where a browser has to be there, as in CI.
@@ -42,8 +39,7 @@ class Opened:
 
     def text(self):
         """Return all that the browser's search would look through."""
-        text: str = self.page.evaluate("() => document.querySelector('main').textContent")
-        return text
+        return self.page.evaluate("() => document.querySelector('main').textContent")
 
     def picture(self, name, *, width=1_280, height=None):
         """Keep a picture of the page."""
@@ -53,9 +49,6 @@ class Opened:
             frame.evaluate("() => window.scrollTo(0, 0)")
         self.page.wait_for_timeout(300)  # Canvases are drawn anew in the next frame.
         self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
-
-
-Kind = TypeVar("Kind", bound=Opened)
 
 
 def new_page(browser, kind, *, dark=False, errors_alone=False):

@@ -3,8 +3,6 @@
 Markdown is read back by a parser, commands by the rules of GitHub's runner, SARIF by its schema.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Colours of the page and of pictures: read by everybody, on screens and on paper."""
 
-from __future__ import annotations
-
 import re
 from itertools import combinations, pairwise
 from pathlib import Path

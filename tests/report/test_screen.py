@@ -33,7 +33,6 @@ SAMPLE = published(sample_analysis.sample())
 def ran(name, ratio, failure=None, why="x"):
     """A candidate that ran, by its ratio to single's 10 ms."""
     towers = SAMPLE.candidates[1]
-    assert towers.measured is not None
     step_ns = round(10 * MS * ratio)
     return replace(
         towers,
@@ -52,17 +51,13 @@ def ran(name, ratio, failure=None, why="x"):
 
 
 def only_simulated(name):
-    predicted = SAMPLE.candidates[1].predicted
-    assert predicted is not None
-    told = replace(predicted, step_ns=10 * MS, ratio_to_single=None)
+    told = replace(SAMPLE.candidates[1].predicted, step_ns=10 * MS, ratio_to_single=None)
     return replace(ran(name, 1.0), predicted=told, measured=None)
 
 
 def unverified(candidate):
-    measured = candidate.measured
-    assert measured.verification is not None
-    found = replace(measured.verification, unverified=("bias",))
-    return replace(candidate, measured=replace(measured, verification=found))
+    found = replace(candidate.measured.verification, unverified=("bias",))
+    return replace(candidate, measured=replace(candidate.measured, verification=found))
 
 
 def with_candidates(*candidates):
@@ -106,14 +101,8 @@ def crowded(long):
         findings=tuple(map(finding, range(100, 120))),
         warnings=("so it is",) * 90,
     )
-    return answering(
-        of,
-        candidate=many[7].name,
-        answer=long * 9,
-        caveat=long * 9,
-        how=long * 9,
-        deciding=(long * 9,) * 30,
-    )
+    said = dict.fromkeys(("answer", "caveat", "how"), long * 9)
+    return answering(of, candidate=many[7].name, deciding=(long * 9,) * 30, **said)
 
 
 CROWDED = crowded("long words of many a name ")
@@ -206,7 +195,6 @@ def test_what_to_do_next_is_one_command(of, command):
 
 def test_why_a_candidate_failed_is_a_sentence_under_the_table_and_the_rest_in_a_file():
     failed = ran("mirrored", 0.1, FailureKind.CRASHED, why="it refuses")
-    assert failed.failure is not None
     told = replace(failed.failure, in_full="failures/mirrored.txt")
     of = with_candidates(ran("single", 1.0), replace(failed, failure=told))
     lines = text(of).splitlines()
@@ -317,19 +305,16 @@ TRAINED = Training(
 
 
 @pytest.mark.parametrize(
-    ("training", "says"),
+    ("changes", "says"),
     [
         (
-            TRAINED,
-            "your training: 4,000 steps with towers at 20.0 ms, 31 with your own at 30.0 ms: 1.50× "
-            "(1.40–1.60)",
+            {},
+            "4,000 steps with towers at 20.0 ms, 31 with your own at 30.0 ms: 1.50× (1.40–1.60)",
         ),
-        (replace(TRAINED, trial=None), "4,000 steps with towers, 31 with your own; no trial"),
-        (
-            replace(TRAINED, why_not="written for another graph"),
-            "your training: as it is, written for another graph",
-        ),
+        ({"trial": None}, "4,000 steps with towers, 31 with your own; no trial"),
+        ({"why_not": "written for another graph"}, "as it is, written for another graph"),
     ],
 )
-def test_what_was_trained_stands_beside_what_was_measured(training, says):
-    assert says in text(replace(SAMPLE, training=training), width=200)
+def test_what_was_trained_stands_beside_what_was_measured(changes, says):
+    training = replace(TRAINED, **changes)
+    assert f"your training: {says}" in text(replace(SAMPLE, training=training), width=200)

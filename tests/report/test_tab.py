@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -116,8 +114,6 @@ def test_a_finding_has_its_place_and_its_page_and_an_empty_profile_says_so():
     assert finding.parts[1].text == "layer item_conv, sample_models/deepconn.py:41"
     assert (finding.parts[-1].markdown or "").startswith("# PA201")
     towers = sample().candidates[1]
-    assert towers.measured is not None
-    assert towers.profile is not None
     bare = replace(towers.measured, profile=replace(towers.profile, activities=()))
     (empty,) = details(replace(towers, measured=bare)).activities
     assert empty.text == "The profile is empty."
@@ -200,5 +196,4 @@ def test_what_cannot_be_shown_is_refused_with_its_place(logdir, candidate, chang
 
 
 def spans(details, timeline):
-    found: list[list[int]] = details["timelines"][timeline]["spans"]
-    return found
+    return details["timelines"][timeline]["spans"]

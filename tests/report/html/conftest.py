@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -21,7 +19,7 @@ UNFOLD = """() => {
 def show(browser, tmp_path):
     """Opens the report of an analysis folder; it may ask for nothing and complain of nothing."""
     file = tmp_path / "report.html"
-    shown: list[Opened] = []
+    shown = []
 
     def show_folder(folder=tmp_path, *, dark=False, unfolded=True):
         file.write_text(report_html(folder), encoding="utf-8")

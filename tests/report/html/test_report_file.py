@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib
@@ -7,7 +5,6 @@ import json
 import re
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_runs import run_here
@@ -31,8 +28,7 @@ def written(folder, layers, name="stack", splits=1):
 def answers(page):
     """Return what the scripts of a page are told."""
     (found,) = re.findall(r'<script type="application/json" id="answers">(.*)</script>', page)
-    told: dict[str, Any] = json.loads(found)
-    return told
+    return json.loads(found)
 
 
 def unpacked(text):

@@ -109,7 +109,6 @@ def test_later_predictions_and_hosts_stand_where_there_are_any(report, full):
     cell = towers.first.locator("td").nth(6)
     expect(cell).to_contain_text("(1.25–2.00)")
     expect(cell.locator("div.predicted")).to_have_text("after 2 runs: 1.56× (1.00–1.60)")
-    assert full.testbed is not None
     host_of = {"worker:0": "a", "worker:1": "b"}
     page = report(replace(full, testbed=replace(full.testbed, host_of=host_of)))
     page.choose("alternating")
@@ -239,7 +238,6 @@ def test_the_first_screen_has_verdict_bars_and_timeline_and_all_else_is_folded(r
     expect(page.locator(".facts")).to_contain_text("Machine2 CPU stand-ins")
     for part in (".answer", ".actions", ".comparison", "canvas >> nth=0"):
         box = page.locator(part).first.bounding_box()
-        assert box is not None
         assert box["y"] + box["height"] <= 800, part
     names = [*("How to split", "Scaling", "Findings", "Figures", "Layers", "Copies", "Activities")]
     expect(page.locator("section > details:not([open]) h2")).to_have_text(names)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import contextlib
 import functools
 from dataclasses import dataclass
@@ -41,9 +39,7 @@ class Tab(Opened):
 
     def run(self, script, argument=None):
         """Run a script inside the tab's frame."""
-        frame = self.page.query_selector(_FRAME)
-        content = frame.content_frame()
-        return content.evaluate(script, argument)
+        return self.page.query_selector(_FRAME).content_frame().evaluate(script, argument)
 
     def computed_ms(self, act):
         """Do something; return for how long the page's main thread then computed."""
