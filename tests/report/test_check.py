@@ -86,11 +86,7 @@ def test_however_much_failed_it_is_a_screen_unless_all_is_asked_for():
 
 
 def test_of_what_is_not_locked_or_of_other_versions_nothing_is_compared():
-    problem = Problem(
-        code=ProblemCode.NOT_LOCKED,
-        what="the lock file does not have this model",
-        action="advisor check --update, and commit what it writes",
-    )
+    problem = Problem(code=ProblemCode.NOT_LOCKED, what="it is new", action="lock it")
     new = failed(problems=(problem,), notes=(), before=None, difference=None)
     lines = check_as_text(check(new), verbose=True).splitlines()
     assert lines[6:9] == [
@@ -108,14 +104,12 @@ def test_of_what_is_not_locked_or_of_other_versions_nothing_is_compared():
 
 
 def test_devices_that_traded_places_are_compared_by_their_new_names():
-    traded = replace(BEFORE, memory_bytes={"GPU:0": {"variables": 7}, "GPU:1": {"variables": 9}})
-    swapped = replace(
-        DIFFERENCE,
-        before=replace(traded, memory_bytes={"GPU:1": {"variables": 7}, "GPU:0": {"variables": 9}}),
-    )
-    after = replace(AFTER, memory_bytes={"GPU:0": {"variables": 9}, "GPU:1": {"variables": 7}})
-    result = check(failed(before=traded, after=after, difference=swapped))
-    text = check_as_text(result, verbose=True)
+    seven, nine = {"variables": 7}, {"variables": 9}
+    now = {"GPU:0": nine, "GPU:1": seven}
+    before = replace(BEFORE, memory_bytes={"GPU:0": seven, "GPU:1": nine})
+    traded = replace(DIFFERENCE, before=replace(BEFORE, memory_bytes=now))
+    result = failed(before=before, after=replace(AFTER, memory_bytes=now), difference=traded)
+    text = check_as_text(check(result), verbose=True)
     rows = [line.split()[-1] for line in text.splitlines() if "peak memory of" in line]
     assert rows == ["same", "same"]
 
@@ -128,9 +122,8 @@ def test_of_many_changes_the_first_are_shown(count, last):
     text = check_as_text(check(failed(difference=many)), verbose=True)
     lines = [line.strip() for line in text.splitlines()]
     assert len([line for line in lines if line.startswith("+ tensor t")]) == 8
-    assert [line for line in lines if line.startswith("+ and")] == (
-        [f"+ and {last}"] if last else []
-    )
+    told = [f"+ and {last}"] if last else []
+    assert [line for line in lines if line.startswith("+ and")] == told
 
 
 @given(sample_check.hostile_names, st.booleans())
@@ -138,10 +131,8 @@ def test_no_name_adds_a_line_or_drives_a_terminal_or_a_log(name, verbose):
     lines = check_as_text(sample_check.hostile(name), verbose=verbose).splitlines()
     tame = check_as_text(sample_check.hostile("x"), verbose=verbose)
     assert len(lines) == len(tame.splitlines())
-    for line in lines:
-        assert line.isprintable()
-        assert "##" not in line
-        assert not line.lstrip().startswith("::")
+    assert all(line.isprintable() and "##" not in line for line in lines)
+    assert not any(line.lstrip().startswith("::") for line in lines)
 
 
 def test_a_page_is_cut_as_a_whole_folds_what_passed_and_mentions_nobody():
@@ -150,10 +141,8 @@ def test_a_page_is_cut_as_a_whole_folds_what_passed_and_mentions_nobody():
     assert MAX_BYTES * 0.95 < len(page.encode()) <= MAX_BYTES < 65_536  # GitHub's limit.
     assert page.startswith("## advisor check: 2000 models: 2000 failed\n")
     assert page.count("<details>") == page.count("</details>") > 10
-    assert page.endswith(
-        "\n**Cut here**: the page may have 65000 bytes. "
-        "`advisor check --verbose` prints the rest.\n"
-    )
+    rest = "`advisor check --verbose` prints the rest."
+    assert page.endswith(f"\n**Cut here**: the page may have 65000 bytes. {rest}\n")
     shown, _, folded = check_as_markdown(check(passed())).partition("<details>")
     assert shown == "## advisor check: 1 model: 1 passed\n\n"
     assert "| PASSED | models/deepconn.py | towers |" in folded
@@ -161,7 +150,7 @@ def test_a_page_is_cut_as_a_whole_folds_what_passed_and_mentions_nobody():
     assert check_as_markdown(long, max_bytes=500).splitlines() == [
         "## advisor check: 1 model: 1 failed",
         "",
-        "**Cut here**: the page may have 500 bytes. `advisor check --verbose` prints the rest.",
+        f"**Cut here**: the page may have 500 bytes. {rest}",
     ]
     whole = check_as_markdown(check(passed()))
     assert check_as_markdown(check(passed()), max_bytes=len(whole.encode())) == whole
@@ -208,10 +197,8 @@ def read(line):
     head, data = line[2:].split("::", 1)
     name, _, properties = head.partition(" ")
     pairs = (pair.split("=", 1) for pair in properties.split(",") if pair)
-    colon_and_comma = (("%3A", ":"), ("%2C", ","))
-    return Command(
-        name, {key: _unescaped(value, colon_and_comma) for key, value in pairs}, _unescaped(data)
-    )
+    more = (("%3A", ":"), ("%2C", ","))
+    return Command(name, {key: _unescaped(value, more) for key, value in pairs}, _unescaped(data))
 
 
 def commands(text):
@@ -267,8 +254,7 @@ def test_problems_are_results_at_their_lines_and_there_is_a_rule_for_every_code(
     for found in content["results"]:
         assert rules[found["ruleIndex"]] == found["ruleId"]
     del driver["version"]
-    golden = (GOLDEN / "check_sample.sarif").read_text(encoding="utf-8")
-    assert content == json.loads(golden)
+    assert content == json.loads((GOLDEN / "check_sample.sarif").read_text(encoding="utf-8"))
 
 
 def location(found):
