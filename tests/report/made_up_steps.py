@@ -49,28 +49,18 @@ def made_up(*, candidates=5, devices=2, step_ns=30_000_000, behind_names="", ran
 
 def _schedule(label, used, names, step_ns, behind_names):
     turn_ns = step_ns // _OPS
+    busy_ns = turn_ns * 3 // 4
     runs, copies = [], []
-    for device_number, device in enumerate(used):
-        for number in range(_OPS):
-            start_ns = number * turn_ns
-            end_ns = start_ns + turn_ns * 3 // 4
-            op = f"model/layer_{number}/MatMul{behind_names}"
-            runs.append(
-                OpRun(op=op, device=device, ready_ns=start_ns, start_ns=start_ns, end_ns=end_ns)
-            )
-            if len(used) > 1:
-                copies.append(
-                    Transfer(
-                        producer=op,
-                        port=0,
-                        source=device,
-                        target=used[(device_number + 1) % len(used)],
-                        size_bytes=1_000,
-                        start_ns=end_ns,
-                        end_ns=start_ns + turn_ns,
-                    )
-                )
-    compute_ns = dict.fromkeys(names, 0) | dict.fromkeys(used, _OPS * (turn_ns * 3 // 4))
+    for device, target in zip(used, (*used[1:], used[0]), strict=True):
+        for start_ns in range(0, _OPS * turn_ns, turn_ns):
+            op = f"model/layer_{start_ns // turn_ns}/MatMul{behind_names}"
+            times = {"start_ns": start_ns, "end_ns": start_ns + busy_ns}
+            runs.append(OpRun(op=op, device=device, ready_ns=start_ns, **times))
+            times = {"start_ns": start_ns + busy_ns, "end_ns": start_ns + turn_ns}
+            ends = {"source": device, "target": target}
+            copies.append(Transfer(producer=op, port=0, size_bytes=1_000, **ends, **times))
+    copies = copies if len(used) > 1 else []
+    compute_ns = dict.fromkeys(names, 0) | dict.fromkeys(used, _OPS * busy_ns)
     return Schedule(
         label=label,
         runs=tuple(runs),

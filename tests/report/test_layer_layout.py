@@ -1,5 +1,3 @@
-from itertools import pairwise
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,18 +12,14 @@ from placement_advisor.report.pictures.layer_layout import best_layout, layer_pa
 BOX = (2.0, 0.5)
 
 
-def in_a_row(layers, *sizes):
-    ops = [op(f"{i}", "Relu", layer=layer, flops=1) for i, layer in enumerate(layers)]
-    steps = zip(pairwise(ops), sizes or [8] * len(ops), strict=False)
-    return OpGraph(ops, [edge(one.name, other.name, size) for (one, other), size in steps])
-
-
 # The model adds what its layer a returns, and reads b's.
-WRAPPED = in_a_row(["model", "a", "model", "b", "model"])
+LAYERS = ("model", "a", "model", "b", "model")
+WRAPPED = OpGraph(
+    [op(f"{i}", "Relu", layer=layer, flops=1) for i, layer in enumerate(LAYERS)],
+    [edge(f"{i}", f"{i + 1}", 8) for i in range(4)],
+)
 VARIABLE = op("w", "VarHandleOp", Role.VARIABLE, variable="w", parameter_bytes=8, output_bytes=(0,))
 READ = op("read", "ReadVariableOp", layer="lstm/cell", variable="w", output_bytes=(8,))
-
-
 SIDE_BY_SIDE = OpGraph(
     [op(name, "AddV2", layer=name[0]) for name in ("a1", "b1", "b2", "a2")],
     [edge("a1", "b1", 8), edge("b2", "a2", 8)],
@@ -53,16 +47,11 @@ def test_a_layer_is_cut_where_its_data_comes_back_to_it(graph, sent):
     assert all(source < target for source, target in edges)
 
 
-@st.composite
-def dags(draw):
-    count = draw(st.integers(1, 30))
-    pairs = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1))
-    return count, [(i, j) for i, j in draw(st.lists(pairs, unique=True)) if i < j]
-
-
-@given(dags())
-def test_boxes_never_overlap_and_arrows_lead_from_box_to_box(dag):
-    count, edges = dag
+@given(st.integers(1, 30), st.data())
+def test_boxes_never_overlap_and_arrows_lead_from_box_to_box(count, data):
+    ends = st.integers(0, count - 1)
+    pairs = data.draw(st.lists(st.tuples(ends, ends), unique=True))
+    edges = [(i, j) for i, j in pairs if i < j]
     boxes, routes = best_layout(count, edges, BOX)
     for i, box in enumerate(boxes):
         for other in boxes[:i]:

@@ -70,8 +70,7 @@ def test_the_tab_has_ranges_and_words_for_what_does_not_apply_and_no_broken_prof
     assert (row.is_applicable, row.figures) == (False, ())
     row = unreliable().candidates[1]
     step, copies, exposed, _ = Candidate.of(row, DEVICES).figures
-    assert step == ("30.1 ms", "30.5 ms")
-    assert (copies[1], exposed[1]) == ("–", "–")
+    assert (step, copies[1], exposed[1]) == (("30.1 ms", "30.5 ms"), "–", "–")
     assert details(row).activities == ()
     assert [each.heading for each in details(row).timelines] == ["simulated, step 30.1 ms"]
 
@@ -88,25 +87,24 @@ def test_what_the_tab_is_given_is_the_golden_one(name, content):
 
 
 def test_the_verdict_is_told_in_a_sentence_with_what_to_do_and_candidates_are_sorted():
-    shown = Overview.of(sample(), MAP)
-    assert shown.answer == "Split: towers is 1.69× as fast as one device"
-    assert shown.actions[0].startswith("Place towers: layers item_conv on worker:1")
-    assert shown.actions[1].startswith("PA201: keep the item tower's part")
-    assert [each.name for each in shown.candidates] == ["towers", "single", "alternating"]
     plain = sample()
+
+    def shown(**changes):
+        answer = replace(plain.recommendation, **changes)
+        return Overview.of(replace(plain, recommendation=answer), MAP)
+
+    split = shown()
+    assert split.answer == "Split: towers is 1.69× as fast as one device"
+    assert split.actions[0].startswith("Place towers: layers item_conv on worker:1")
+    assert split.actions[1].startswith("PA201: keep the item tower's part")
+    assert [each.name for each in split.candidates] == ["towers", "single", "alternating"]
+    assert shown(basis="simulated").answer == f"{split.answer}, simulated"
     slower = Interval(median=1 / 1.07, low=0.9, high=0.95)
-    stays = replace(
-        plain.recommendation, verdict=AdviceVerdict.STAY_SINGLE, speedup=slower, next_run=None
-    )
-    shown = Overview.of(replace(plain, recommendation=stays), MAP)
-    assert shown.answer == "Don't split: the best split, towers, is 7 % slower"
-    assert shown.actions[0] == "Keep the step on one device."
-    simulated = replace(plain.recommendation, basis="simulated")
-    shown = Overview.of(replace(plain, recommendation=simulated), MAP)
-    assert shown.answer == "Split: towers is 1.69× as fast as one device, simulated"
-    doubt = replace(stays, verdict=AdviceVerdict.CANNOT_TELL, candidate=None)
-    shown = Overview.of(replace(plain, recommendation=replace(doubt, answer="cannot tell")), MAP)
-    assert shown.answer == "Cannot tell"
+    stays = shown(verdict=AdviceVerdict.STAY_SINGLE, speedup=slower, next_run=None)
+    assert stays.answer == "Don't split: the best split, towers, is 7 % slower"
+    assert stays.actions[0] == "Keep the step on one device."
+    doubt = {"verdict": AdviceVerdict.CANNOT_TELL, "candidate": None, "answer": "cannot tell"}
+    assert shown(**doubt).answer == "Cannot tell"
 
 
 def test_a_finding_has_its_place_and_its_page_and_an_empty_profile_says_so():
