@@ -110,11 +110,8 @@ def test_devices_that_are_alike_trade_places_only_where_they_need_to():
     held = {device: {"variables": i} for i, device in enumerate(three[0])}
     before = replace(laid_out("a:1:0"), memory_bytes=held)
     after = replace(before, layers=laid_out("a:1:2").layers)
-    assert difference(before, after, three).before.memory_bytes == {
-        "GPU:2": held[ONE],
-        TWO: held[TWO],
-        ONE: held["GPU:2"],
-    }
+    traded = {**held, "GPU:2": held[ONE], ONE: held["GPU:2"]}
+    assert difference(before, after, three).before.memory_bytes == traded
     moves = difference(record(), record(layers=swapped), [[ONE], [TWO]]).moves
     assert {move.layer for move in moves} == {"lower", "upper"}
 

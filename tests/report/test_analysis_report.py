@@ -5,6 +5,7 @@ import pytest
 import sample_analysis
 import sample_break_even
 from drawn_pictures import count, pixels, unreadable
+from golden_files import golden_text
 from sample_analysis import changed, published, ranged, unreliable, with_batch
 from sample_break_even import CROSSING, FOUND, NOWHERE, THROUGHOUT, swept
 from simulated_steps import towers_graph
@@ -29,15 +30,14 @@ from placement_advisor.report.terminal import screen
 from placement_advisor.results.analysis import scaling
 from placement_advisor.tf.answers import LeftOut
 
-GOLDEN = Path(__file__).parent / "golden"
 ESCAPE = "\x1b"
 
 
 @pytest.mark.parametrize("name", ["sample", "unmeasured", "elsewhere"])
 def test_both_reports_are_the_golden_ones(name):
     analysis = getattr(sample_analysis, name)()
-    assert full_text(analysis) == (GOLDEN / f"full_{name}.txt").read_text(encoding="utf-8")
-    assert render_markdown(analysis) == (GOLDEN / f"report_{name}.md").read_text(encoding="utf-8")
+    assert full_text(analysis) == golden_text(f"full_{name}.txt")
+    assert render_markdown(analysis) == golden_text(f"report_{name}.md")
 
 
 def test_names_from_models_are_shown_not_interpreted():
@@ -201,7 +201,7 @@ def full():
 def test_the_lines_of_the_full_text_are_the_golden_ones(full):
     text = full_text(full)
     shown = text[text.index("Break-even") : text.index("\n\nCopies against compute")]
-    assert shown + "\n" == (GOLDEN / "break_even.txt").read_text(encoding="utf-8")
+    assert shown + "\n" == golden_text("break_even.txt")
 
 
 NO_SWEEPS = replace(FOUND, bandwidth=None, latency=None, batch=None)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jsonschema
 import pytest
 import sample_check
+from golden_files import golden_text
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -40,7 +41,6 @@ from placement_advisor.report.check_report import (
     check_as_text,
 )
 
-GOLDEN = Path(__file__).parent / "golden"
 SARIF = json.loads((Path(__file__).parent / "sarif.schema.json").read_text(encoding="utf-8"))
 VALIDATOR = jsonschema.Draft7Validator(SARIF, format_checker=jsonschema.FormatChecker())
 
@@ -55,7 +55,7 @@ VALIDATOR = jsonschema.Draft7Validator(SARIF, format_checker=jsonschema.FormatCh
     ],
 )
 def test_a_check_of_each_status_is_the_golden_one(name, written):
-    assert written(sample_check.sample()) == (GOLDEN / name).read_text(encoding="utf-8")
+    assert written(sample_check.sample()) == golden_text(name)
 
 
 def test_strict_fails_and_only_what_the_lock_file_holds_can_be_accepted():
@@ -254,7 +254,7 @@ def test_problems_are_results_at_their_lines_and_there_is_a_rule_for_every_code(
     for found in content["results"]:
         assert rules[found["ruleIndex"]] == found["ruleId"]
     del driver["version"]
-    assert content == json.loads((GOLDEN / "check_sample.sarif").read_text(encoding="utf-8"))
+    assert content == json.loads(golden_text("check_sample.sarif"))
 
 
 def location(found):

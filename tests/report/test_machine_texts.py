@@ -1,9 +1,8 @@
 from dataclasses import replace
-from pathlib import Path
 
 import jsonschema
 import pytest
-from golden_files import is_golden
+from golden_files import golden_text, is_golden
 from sample_calibration import DEVICES, IN_ONE_PROCESS, W0, W1, WORKERS, copy, summary_of
 from sample_hosts import summary_of_hosts
 
@@ -24,7 +23,6 @@ from placement_advisor.report.plans import render_balance
 from placement_advisor.results.contracts import load_schema
 from placement_advisor.results.plans import Balance as Published
 
-GOLDEN = Path(__file__).parent / "golden"
 ENDS = (W0, W1)
 
 
@@ -38,7 +36,7 @@ ENDS = (W0, W1)
 )
 def test_the_text_is_the_golden_one_and_fits_a_terminal(name, summary):
     text = render_calibration(summary)
-    assert text == (GOLDEN / f"calibration_{name}.txt").read_text(encoding="utf-8")
+    assert text == golden_text(f"calibration_{name}.txt")
     assert max(map(len, text.splitlines())) <= 100
 
 
@@ -140,7 +138,7 @@ FULL = replace(RAN, most=(100, 40), best_batch=best_batch(LINES, (100, 40)))
 
 @pytest.mark.parametrize(("name", "of"), [("memory_unknown", RAN), ("memory_known", FULL)])
 def test_text_and_json_are_the_golden_ones(name, of):
-    assert render_balance(of) == (GOLDEN / f"balance_{name}.txt").read_text(encoding="utf-8")
+    assert render_balance(of) == golden_text(f"balance_{name}.txt")
     published = Published.of(of)
     jsonschema.Draft202012Validator(load_schema("balance")).validate(plain(published))
     assert is_golden(json_text(published), f"balance_{name}")

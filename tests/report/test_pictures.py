@@ -121,17 +121,11 @@ def test_ops_shorter_than_the_launches_between_them_are_drawn_for_as_long_as_the
     """Else 1,000 kernels of 1 µs, with 4 µs of launching before each, look like 5 ms of work."""
     plain = sample_analysis.elsewhere()
     single = plain.candidates[0]
-    runs = tuple(
-        OpRun(
-            op=f"op{at}",
-            device="worker:0",
-            ready_ns=at,
-            start_ns=at + 4_000,
-            end_ns=at + 5_000,
-            launch=(at, at + 4_000),
-        )
+    times = [
+        {"ready_ns": at, "start_ns": at + 4_000, "end_ns": at + 5_000, "launch": (at, at + 4_000)}
         for at in range(0, 5_000_000, 5_000)
-    )
+    ]
+    runs = tuple(OpRun(op="op", device="worker:0", **each) for each in times)
     computes = {"worker:0": 1_000_000}
     schedule = replace(single.predicted, runs=runs, step_ns=5_000_000, compute_ns=computes)
     analysis = replace(plain, candidates=(replace(single, predicted=schedule),))

@@ -23,9 +23,7 @@ from summary_graphs import op, traced_as_tiny, training_step
 
 from placement_advisor.files.contract import json_text, plain
 from placement_advisor.graph.graph_summary import summarize
-from placement_advisor.graph.op import Edge, Op
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import Placement
 from placement_advisor.results.analysis import Analysis
 from placement_advisor.results.check import Check
 from placement_advisor.results.contracts import load_schema
@@ -147,18 +145,6 @@ def test_any_check_fits_its_schema_and_has_its_exit_code(result):
 def test_names_in_a_check_come_back_as_they_were(name):
     content = told(Check.of(sample_check.hostile(name)))
     assert content["results"][0]["problems"][0]["what"] == name
-
-
-def test_a_placement_file_fits_its_schema():
-    kinds = {"a": "MatMul", "b": "Relu", "c": "Mul"}
-    ops = [Op(name, kind, layer="dense") for name, kind in kinds.items()]
-    graph = OpGraph([*ops, Op("d", "NoOp")], [Edge("a", "b", 0, 4)])
-    device_of = {"a": "GPU:0", "b": "GPU:0", "c": "GPU:1", "d": "GPU:0"}
-    placement = Placement(label="towers", family="towers", device_of=device_of, rationale="by hand")
-    content = placement.as_json(graph, ("GPU:0", "GPU:1"))
-    VALIDATORS["placement"].validate(content)
-    assert content["by_layer"] == {"dense": "GPU:0", "": "GPU:0"}
-    assert content["by_op"] == {"c": "GPU:1"}
 
 
 @pytest.mark.parametrize("name", TYPES)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import sample_analysis
 from drawn_cases import cases
+from golden_files import golden_text
 from hypothesis import given
 from hypothesis import strategies as st
 from sample_analysis import CAPTURED, published
@@ -13,10 +14,9 @@ from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun
 from placement_advisor.cli.results import shown
 from placement_advisor.measurement.measurement import FailureKind
 from placement_advisor.report.terminal import MOST_LINES, screen, shortened
-from placement_advisor.results.analysis import Finding, Training, Trial, Where
+from placement_advisor.results.analysis import Training, Trial
 from placement_advisor.results.candidate import Failure, RatioInterval, Steps
 
-GOLDEN = Path(__file__).parent / "golden"
 FOLDER = Path("advisor-out/deepconn")
 ESCAPE = "\x1b"
 MS = 1_000_000
@@ -69,20 +69,9 @@ def answering(of, **changes):
     return replace(of, recommendation=replace(of.recommendation, **changes))
 
 
-def finding(number):
-    return Finding(
-        code=f"PA{number}",
-        name="a-name",
-        finding="so it is",
-        action="do this " * 40,
-        where=Where(),
-        hypothetical=False,
-        saving_ns=MS,
-        saving_step_ns=4 * MS,
-        saving_low_ns=MS,
-        saving_high_ns=2 * MS,
-        saving_basis="simulated",
-    )
+def finding(number, **changes):
+    told = {"code": f"PA{number}", "action": "do this " * 40}
+    return replace(SAMPLE.findings[0], **told | changes)
 
 
 def crowded(long):
@@ -112,7 +101,7 @@ CROWDED = crowded("long words of many a name ")
 @pytest.mark.parametrize("name", ["sample", "unmeasured", "elsewhere"])
 def test_the_screen_is_the_golden_one_and_colour_only_adds_codes(name, width):
     of = published(getattr(sample_analysis, name)())
-    expected = (GOLDEN / f"screen_{name}_{width}.txt").read_text(encoding="utf-8")
+    expected = golden_text(f"screen_{name}_{width}.txt")
     assert text(of, width) == expected
     colored = text(of, width, color=True)
     assert ESCAPE in colored
@@ -173,7 +162,7 @@ def test_no_number_is_cut_or_parted_from_its_unit_and_no_instruction_is_cut(word
 LONG_COMMAND = "advisor analyze 'my models/net.py' --devices 4 --batch-size 208" + " --steps 9" * 9
 STAY = answering(SAMPLE, verdict=AdviceVerdict.STAY_SINGLE, how=None, caveat=None, next_run=None)
 ROUNDS = NextRun(change="with --rounds 180", takes_ns=370_000_000_000)
-TRIED = replace(finding(302), command=LONG_COMMAND)
+TRIED = finding(302, command=LONG_COMMAND)
 
 
 @pytest.mark.parametrize(

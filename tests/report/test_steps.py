@@ -1,7 +1,7 @@
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from golden_files import golden_text
 from hypothesis import given
 from layer_models import model
 from op_graphs import graphs
@@ -13,8 +13,6 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.report.steps import render_graph, render_trace
 from placement_advisor.tf.answers import LeftOut
 
-GOLDEN = Path(__file__).parent / "golden"
-
 
 def of(*ops):
     return OpGraph(ops, [])
@@ -24,8 +22,7 @@ def test_output_is_the_golden_one_but_for_what_is_not_known():
     traced = traced_as_tiny(training_step())
     summary = summarize(traced.graph)
     files = {"model_path": "tiny.py", "graph_file": "tiny.graph.json.gz"}
-    golden = (GOLDEN / "trace_sample.txt").read_text(encoding="utf-8")
-    assert render_trace(traced, summary, **files) == golden
+    assert render_trace(traced, summary, **files) == golden_text("trace_sample.txt")
     text = render_trace(replace(traced, batch_size=None, mode="infer"), summary, **files)
     assert text.startswith("tiny.py: tiny, inference, batch unknown\n")
     left_out = LeftOut(jit_compile=True, steps_per_call=4, summaries=2)

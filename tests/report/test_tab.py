@@ -1,8 +1,8 @@
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from golden_files import golden_text
 from sample_analysis import joined, not_applicable, ranged, sample, unreliable
 from sample_break_even import with_break_even
 from simulated_steps import PLACEMENT, towers, towers_graph
@@ -26,7 +26,6 @@ from placement_advisor.report.tensorboard.tab_data import (
     read_overview,
 )
 
-GOLDEN = Path(__file__).parent / "golden"
 MAP = layer_map(towers_graph())
 DEVICES = sample().testbed.cluster.place_names()
 
@@ -83,7 +82,7 @@ def test_the_tab_has_ranges_and_words_for_what_does_not_apply_and_no_broken_prof
     ],
 )
 def test_what_the_tab_is_given_is_the_golden_one(name, content):
-    assert json_text(content) == (GOLDEN / f"{name}.json").read_text(encoding="utf-8")
+    assert json_text(content) == golden_text(f"{name}.json")
 
 
 def test_the_verdict_is_told_in_a_sentence_with_what_to_do_and_candidates_are_sorted():
