@@ -36,9 +36,8 @@ def locked(tmp_path_factory, fork_server):
     (root / "models").mkdir()
     shutil.copy(ROOT / "tests" / "check" / "models" / "ranker.py", root / "models")
     (root / "pyproject.toml").write_text(SETTINGS)
-    result = check_models(
-        read_config(root / "pyproject.toml"), CheckOptions(update=True), SilentProgress()
-    )
+    config, options = read_config(root / "pyproject.toml"), CheckOptions(update=True)
+    result = check_models(config, options, SilentProgress())
     assert [model.status for model in result.results] == [Status.PASSED]
     return root
 
@@ -76,7 +75,7 @@ def test_a_model_as_it_was_passes_and_a_worse_one_fails_with_its_explanation(loc
     ran.stdout.fnmatch_lines(
         [
             "*models/ranker.py:train_step (pyproject.toml:*)",
-            "*PA101: the backward pass of * layers has left GPU:1: *",
+            "*PA101: the backward pass of * layers has left GPU:1: its ops have no device *",
             "*where: models/ranker.py:*: gradients = tape.gradient(loss, variables)",
             "*effect: more-copies: +* copies per step *",
             "*to accept: advisor check --update, and commit placements.lock.json",

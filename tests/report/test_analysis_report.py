@@ -6,9 +6,9 @@ import sample_analysis
 import sample_break_even
 from drawn_pictures import count, pixels, unreadable
 from golden_files import golden_text
+from report_samples import towers_graph
 from sample_analysis import changed, published, ranged, unreliable, with_batch
 from sample_break_even import CROSSING, FOUND, NOWHERE, THROUGHOUT, swept
-from simulated_steps import towers_graph
 
 from placement_advisor.cli.results import shown
 from placement_advisor.files.output import OVERVIEW

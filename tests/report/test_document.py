@@ -4,9 +4,8 @@ from dataclasses import replace
 import sample_analysis
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_steps import made_up
+from report_samples import made_up, towers
 from sample_values import step_profile
-from simulated_steps import towers
 
 from placement_advisor.measurement.measurement import Activity
 from placement_advisor.report.document import (

@@ -6,7 +6,7 @@ import sample_analysis
 from drawn_pictures import count, pixels, unreadable, words
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_steps import made_up
+from report_samples import made_up
 
 from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.measurement.measurement import Span

@@ -12,8 +12,8 @@ import pytest
 import sample_analysis
 from drawn_pictures import words
 from op_graphs import op
+from report_samples import towers_graph
 from sample_analysis import published
-from simulated_steps import towers_graph
 
 from placement_advisor.analysis.recommendation import recommend
 from placement_advisor.cost.gpu.assumed_times import times_by_gpu

@@ -3,10 +3,9 @@ from dataclasses import replace
 
 import pytest
 from golden_files import golden_text
+from report_samples import PLACEMENT, snapshot_of, towers, towers_graph, write_sample
 from sample_analysis import joined, not_applicable, ranged, sample, unreliable
 from sample_break_even import with_break_even
-from simulated_steps import PLACEMENT, towers, towers_graph
-from tab_samples import snapshot_of, write_sample
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.errors import AdvisorError

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 from browsers import Opened, new_page
+from report_samples import towers_graph
 from sample_analysis import with_batch
 from sample_break_even import FOUND, TIMING
-from simulated_steps import towers_graph
 
 from placement_advisor.files.output import LOG_FOLDER
 from placement_advisor.report.html_file import report_html

@@ -8,7 +8,7 @@ import pytest
 from command_runs import run_here
 from damaged_files import LIMIT_S, Reader, examined
 from damaged_files import MOST_BYTES as MOST_GROWN_BYTES
-from tab_samples import write_sample
+from report_samples import write_sample
 
 from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.report.html_file import bundle, report_html

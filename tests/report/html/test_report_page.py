@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 from browsers import Opened, computed_ms, new_page, open_report
 from playwright.sync_api import expect
+from report_samples import write_sample
 from sample_analysis import (
     elsewhere,
     four_devices,
@@ -18,7 +19,6 @@ from sample_analysis import (
     unmeasured,
 )
 from sample_break_even import with_break_even
-from tab_samples import write_sample
 
 from placement_advisor.analysis.analysis_result import GRAPH
 from placement_advisor.cli.results import shown

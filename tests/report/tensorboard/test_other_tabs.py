@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from recorded_profiles import read_planes
+from report_samples import towers
 from sample_analysis import US, sample
-from simulated_steps import towers
 from tensorboard.compat.proto import event_pb2
 
 from placement_advisor.files.output import profile_run

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import expect
-from tab_samples import write_sample
+from report_samples import write_sample
 
 from placement_advisor.files.output import OVERVIEW, output_folder
 

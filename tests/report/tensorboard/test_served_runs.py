@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from tab_samples import write_sample
+from report_samples import write_sample
 from tensorboard.plugins import base_plugin
 
 from placement_advisor.files.output import DETAILS, OVERVIEW, output_folder
