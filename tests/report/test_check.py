@@ -16,20 +16,8 @@ from golden_files import golden_text
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from sample_check import (
-    AFTER,
-    BEFORE,
-    BUDGET,
-    COPIES,
-    DIFFERENCE,
-    LEFT,
-    check,
-    could_not_run,
-    cut,
-    failed,
-    inconclusive,
-    passed,
-)
+from record_cases import cut
+from sample_check import BEFORE, BUDGET, COPIES, DIFFERENCE, check, failed, inconclusive, passed
 
 from placement_advisor.check.problem_codes import Place, Problem, ProblemCode
 from placement_advisor.report.check_report import (
@@ -73,10 +61,10 @@ def test_strict_fails_and_only_what_the_lock_file_holds_can_be_accepted():
 
 
 def test_however_much_failed_it_is_a_screen_unless_all_is_asked_for():
-    result = check(failed(problems=(LEFT, COPIES, BUDGET, *[COPIES] * 9)))
+    result = check(failed(problems=(sample_check.LEFT, COPIES, BUDGET, *[COPIES] * 9)))
     lines = check_as_text(result).splitlines()
     assert len(lines) == 30
-    assert lines[3] == f"  PA101: {LEFT.what}"
+    assert lines[3] == f"  PA101: {sample_check.LEFT.what}"
     shown, (cut, accept) = lines[3:-5], lines[-5:-3]
     whole = check_as_text(result, verbose=True).splitlines()[3:]
     assert whole[: len(shown)] == shown
@@ -94,7 +82,7 @@ def test_of_what_is_not_locked_or_of_other_versions_nothing_is_compared():
         "                                    locked      now  change",
         "  step (simulated)                       –  11.0 ms     new",
     ]
-    other = replace(AFTER, tensorflow="2.22.0")
+    other = replace(sample_check.AFTER, tensorflow="2.22.0")
     lines = check_as_text(check(failed(after=other)), verbose=True).splitlines()
     rows = {line[:19].strip(): line.split()[-5:] for line in lines}
     assert rows["step (simulated)"] == ["ms", "11.0", "ms", "not", "comparable"]
@@ -108,7 +96,8 @@ def test_devices_that_traded_places_are_compared_by_their_new_names():
     now = {"GPU:0": nine, "GPU:1": seven}
     before = replace(BEFORE, memory_bytes={"GPU:0": seven, "GPU:1": nine})
     traded = replace(DIFFERENCE, before=replace(BEFORE, memory_bytes=now))
-    result = failed(before=before, after=replace(AFTER, memory_bytes=now), difference=traded)
+    after = replace(sample_check.AFTER, memory_bytes=now)
+    result = failed(before=before, after=after, difference=traded)
     text = check_as_text(check(result), verbose=True)
     rows = [line.split()[-1] for line in text.splitlines() if "peak memory of" in line]
     assert rows == ["same", "same"]
@@ -118,7 +107,8 @@ def test_devices_that_traded_places_are_compared_by_their_new_names():
     ("count", "last"), [(8, None), (9, "1 more tensor"), (100, "92 more tensors")]
 )
 def test_of_many_changes_the_first_are_shown(count, last):
-    many = replace(DIFFERENCE, cuts_added=tuple(cut(f"t{i}", 8) for i in range(count)))
+    cuts = tuple(cut(f"t{i}", 8) for i in range(count))
+    many = replace(DIFFERENCE, cuts_added=cuts)
     text = check_as_text(check(failed(difference=many)), verbose=True)
     lines = [line.strip() for line in text.splitlines()]
     assert len([line for line in lines if line.startswith("+ tensor t")]) == 8
@@ -213,7 +203,8 @@ def test_commands_are_escaped_ten_at_most_and_the_last_says_how_many_there_are()
     )
     ten = commands(check_as_github(check(*[failed(problems=(COPIES,))] * 10)))
     assert [command.name for command in ten] == ["error"] * 10
-    eight = commands(check_as_github(check(*[could_not_run()] * 8, *[passed(notes=["a"])] * 5)))
+    result = check(*[sample_check.could_not_run()] * 8, *[passed(notes=["a"])] * 5)
+    eight = commands(check_as_github(result))
     assert [command.name for command in eight] == ["error"] * 8 + ["notice"] * 2
     found = commands(check_as_github(check(*[inconclusive()] * 2, *[failed()] * 5)))
     assert len(found) == MAX_ANNOTATIONS
@@ -275,7 +266,7 @@ def test_results_have_a_lasting_fingerprint_and_a_uri_from_the_root_of_the_repos
     (found,) = run(check(failed(problems=(blanks,))))["results"]
     assert location(found) == "my%20models/%C3%A4.py"
     placed = replace(COPIES, place=Place("../placements/p.json", 1))
-    result = check(failed(problems=(LEFT, placed))).within(Path("models/here"))
+    result = check(failed(problems=(sample_check.LEFT, placed))).within(Path("models/here"))
     found = run(result)["results"]
     assert [*map(location, found)] == ["models/here/models/ranker.py", "models/placements/p.json"]
 

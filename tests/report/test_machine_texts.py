@@ -7,15 +7,7 @@ from sample_calibration import DEVICES, IN_ONE_PROCESS, W0, W1, WORKERS, copy, s
 from sample_hosts import summary_of_hosts
 
 from placement_advisor.candidates.batch_split.plan import shares_of
-from placement_advisor.cost.batch import (
-    Balance,
-    BatchMemory,
-    best_batch,
-    best_split,
-    other_batches,
-    speed_of,
-    split_step,
-)
+from placement_advisor.cost import batch
 from placement_advisor.files.contract import json_text, plain
 from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.report.machine_texts import Redactor, render_calibration
@@ -108,20 +100,20 @@ SIZES = (32, 16, 8)
 def balance(tried_ms, advised):
     # 2 + n/4 ms and 4 + n/2 ms: alone they take 10 and 20 ms for 32 samples.
     devices = (
-        speed_of("GPU:0", {n: [round((2 + n / 4) * MS)] for n in SIZES}),
-        speed_of("GPU:1", {n: [round((4 + n / 2) * MS)] for n in SIZES}),
+        batch.speed_of("GPU:0", {n: [round((2 + n / 4) * MS)] for n in SIZES}),
+        batch.speed_of("GPU:1", {n: [round((4 + n / 2) * MS)] for n in SIZES}),
     )
-    return Balance(
+    return batch.Balance(
         model="model.py",
         testbed="2 GPUs",
         batch=32,
         batch_was_asked=True,
         devices=devices,
-        memory=BatchMemory(fixed_bytes=200_000_000, per_sample_bytes=5_000_000),
+        memory=batch.BatchMemory(fixed_bytes=200_000_000, per_sample_bytes=5_000_000),
         most=(None, None),
-        best=best_split([device.line for device in devices], 32, (None, None)),
-        even=split_step([device.line for device in devices], shares_of(32, (1, 1))),
-        others=other_batches(devices, 32, (None, None)),
+        best=batch.best_split([device.line for device in devices], 32, (None, None)),
+        even=batch.split_step([device.line for device in devices], shares_of(32, (1, 1))),
+        others=batch.other_batches(devices, 32, (None, None)),
         best_batch=None,
         advised=advised,
         tried={samples: round(ms * MS) for samples, ms in tried_ms.items()},
@@ -133,7 +125,7 @@ def balance(tried_ms, advised):
 RAN = balance({(16, 16): 12.8, (24, 8): 8.5, (25, 7): 8}, (25, 7))
 LINES = [device.line for device in RAN.devices]
 # Full, the second takes 4 + 20 ms. More for the first would let the second wait.
-FULL = replace(RAN, most=(100, 40), best_batch=best_batch(LINES, (100, 40)))
+FULL = replace(RAN, most=(100, 40), best_batch=batch.best_batch(LINES, (100, 40)))
 
 
 @pytest.mark.parametrize(("name", "of"), [("memory_unknown", RAN), ("memory_known", FULL)])
@@ -182,8 +174,8 @@ def test_the_answer_says_what_it_rests_on(of, answer):
 
 def test_where_step_times_lie_on_no_line_nothing_is_said_of_other_batches():
     bent = (
-        speed_of("GPU:0", {32: [10 * MS], 16: [9 * MS], 8: [2 * MS]}),
-        speed_of("GPU:1", {32: [20 * MS], 16: [12 * MS], 8: [8 * MS]}),
+        batch.speed_of("GPU:0", {32: [10 * MS], 16: [9 * MS], 8: [2 * MS]}),
+        batch.speed_of("GPU:1", {32: [20 * MS], 16: [12 * MS], 8: [8 * MS]}),
     )
     found = replace(balance({(16, 16): 12.8}, (16, 16)), devices=bent, others=())
     text = render_balance(found)

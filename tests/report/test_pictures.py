@@ -15,17 +15,7 @@ from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.measurement.measurement import Span
-from placement_advisor.report.pictures.canvas import (
-    COMPUTE_COLOR,
-    COPY_COLOR,
-    DPI,
-    HEAD_IN,
-    LAUNCH_COLOR,
-    drawable,
-    save,
-    text_width_in,
-    told_apart,
-)
+from placement_advisor.report.pictures import canvas
 from placement_advisor.report.pictures.layer_layout import best_layout, layer_parts
 from placement_advisor.report.pictures.result_plots import draw_comparison
 from placement_advisor.report.pictures.timeline_plot import (
@@ -56,7 +46,7 @@ MADE_UP = {
     "no candidate": made_up(candidates=0),
 }
 ANY = SAMPLES | MADE_UP
-HEAD = round(HEAD_IN * DPI)
+HEAD = round(canvas.HEAD_IN * canvas.DPI)
 
 
 def _timeline(analysis):
@@ -119,7 +109,7 @@ def test_compute_and_copies_take_as_many_pixels_as_time(tmp_path):
     drawn = pixels(tmp_path / "timeline.png", top=HEAD)
     # Simulated 52.0 ms of compute and 2.1 ms of copies; measured is both times 1.04. The strip of
     # compute is 0.56 of a row high, that of copies 0.26.
-    share = count(drawn, COPY_COLOR) / count(drawn, COMPUTE_COLOR)
+    share = count(drawn, canvas.COPY_COLOR) / count(drawn, canvas.COMPUTE_COLOR)
     assert share == pytest.approx(2.1 / 52.0 * 0.26 / 0.56, rel=0.2)
 
 
@@ -137,7 +127,7 @@ def test_ops_shorter_than_the_launches_between_them_are_drawn_for_as_long_as_the
     analysis = replace(plain, candidates=(replace(single, predicted=schedule),))
     plot_timelines(analysis, tmp_path)
     drawn = pixels(tmp_path / "timeline.png", top=HEAD)
-    blue, launching = count(drawn, COMPUTE_COLOR), count(drawn, LAUNCH_COLOR)
+    blue, launching = count(drawn, canvas.COMPUTE_COLOR), count(drawn, canvas.LAUNCH_COLOR)
     # A fifth of the strip is blue; behind it launches take four fifths.
     assert blue / (blue + launching) == pytest.approx(0.2 / 0.8, rel=0.15)
     assert {"the host launches ops", "1.00 ms"} <= set(words(_timeline(analysis)))
@@ -178,8 +168,8 @@ def test_a_step_whose_profile_breaks_a_law_stays_whole_and_says_so(tmp_path):
     broken = replace(analysis, candidates=analysis.candidates[:2])
     figure = draw_comparison(broken)
     assert "no profile to rely on" in words(figure)
-    save(figure, tmp_path / "comparison.png")
-    assert count(pixels(tmp_path / "comparison.png"), COPY_COLOR) < 400  # The legend alone.
+    canvas.save(figure, tmp_path / "comparison.png")
+    assert count(pixels(tmp_path / "comparison.png"), canvas.COPY_COLOR) < 400  # The legend alone.
     said = "measured speed-up 1.69× (95 % 1.64–1.72), no profile to rely on"
     assert {said, "measured baseline"} <= set(words(_timeline(analysis)))
 
@@ -256,28 +246,28 @@ WORDS = ["encoder_1_forward_dropout", "encoder_1_self_dropout", "decoder_1_forwa
     ],
 )
 def test_a_name_is_as_short_as_it_has_to_be(names, width, short):
-    assert list(told_apart(names, 9, width).values())[: len(short)] == short
+    assert list(canvas.told_apart(names, 9, width).values())[: len(short)] == short
 
 
 def test_a_long_name_keeps_what_tells_it_from_the_others():
     told = [(f"layer_{i}", f"{part}/") for i in (3, 4) for part in "qk"]
     names = [f"encoder/{layer}/attention/output/{part}projection" for layer, part in told]
-    for parts, short in zip(told, told_apart(names, 9, 1.6).values(), strict=True):
+    for parts, short in zip(told, canvas.told_apart(names, 9, 1.6).values(), strict=True):
         assert all(part in short for part in parts)
-        assert text_width_in(short, 9) <= 1.6
+        assert canvas.text_width_in(short, 9) <= 1.6
     frequent = [f"block_{i}_attention/{part}" for i in (1, 2) for part in ("query", "key", "value")]
     alike = [f"block_{i}_attention/attention_output" for i in (1, 2)]
-    short = told_apart([*frequent, *alike], 9, 1.5)
+    short = canvas.told_apart([*frequent, *alike], 9, 1.5)
     assert [short[name] for name in alike] == ["block_1_…output", "block_2_…output"]
-    assert drawable("模 $x$ {") == "? $x$ {"
+    assert canvas.drawable("模 $x$ {") == "? $x$ {"
 
 
 @given(st.lists(st.text("ab1_/W()模 ", min_size=1, max_size=40), max_size=8))
 def test_any_names_fit_and_are_told_apart(names):
-    short = told_apart(names, 9, 0.8)
+    short = canvas.told_apart(names, 9, 0.8)
     assert set(short) == set(names)
     assert len(set(short.values())) == len(set(names))
-    assert all(text_width_in(text, 9) <= 0.8 for text in short.values())
+    assert all(canvas.text_width_in(text, 9) <= 0.8 for text in short.values())
 
 
 def test_titles_say_what_came_out():

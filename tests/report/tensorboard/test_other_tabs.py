@@ -12,11 +12,7 @@ from tensorboard.compat.proto import event_pb2
 
 from placement_advisor.files.output import profile_run
 from placement_advisor.measurement.measurement import Span
-from placement_advisor.report.tensorboard.logs import (
-    planes_side_by_side,
-    write_events,
-    write_profile_runs,
-)
+from placement_advisor.report.tensorboard import logs
 
 
 @pytest.fixture
@@ -27,7 +23,7 @@ def written(tmp_path):
     (reports / "timeline.png").write_bytes(
         b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 640, 480) + b"rest"
     )
-    write_events(sample(), reports, tmp_path / "log")
+    logs.write_events(sample(), reports, tmp_path / "log")
     return tmp_path / "log"
 
 
@@ -69,7 +65,7 @@ def test_a_round_that_a_candidate_did_not_complete_is_missing_in_its_curve(tmp_p
     measured = replace(single.measured, rounds=((5_000_000,), (), (7_000_000, 9_000_000)))
     (tmp_path / "report.md").write_text("")
     analysis = replace(sample(), candidates=(replace(single, measured=measured),))
-    write_events(analysis, tmp_path, tmp_path / "log")
+    logs.write_events(analysis, tmp_path, tmp_path / "log")
     curve = [(step, each.tensor.float_val[0]) for step, each in values(tmp_path / "log/single")]
     assert curve == [(0, 5.0), (2, 8.0)]
 
@@ -91,7 +87,7 @@ def planes_of(log, candidate, which):
 
 
 def test_a_simulated_step_has_planes_and_stands_above_the_measured_one(tmp_path):
-    write_profile_runs(sample(), tmp_path)
+    logs.write_profile_runs(sample(), tmp_path)
     planes = planes_of(tmp_path, "towers", "simulated")
     assert planes.keys() == {"/device:GPU:0 worker:0", "/device:GPU:1 worker:1"}
     steps, ops, copies = planes["/device:GPU:0 worker:0"].lines
@@ -111,7 +107,7 @@ def test_a_simulated_step_has_planes_and_stands_above_the_measured_one(tmp_path)
 
 def test_a_copy_of_unknown_size_states_none(tmp_path):
     candidate = replace(sample().candidates[1], predicted=towers())
-    write_profile_runs(replace(sample(), candidates=(candidate,)), tmp_path)
+    logs.write_profile_runs(replace(sample(), candidates=(candidate,)), tmp_path)
     plane = planes_of(tmp_path, "towers", "simulated")["/device:GPU:1 GPU:1"]
     (event,) = plane.lines[2].events
     assert (event.name, event.stats["memcpy_details"]) == ("MEMCPYDtoD item", "dest:0 async:1")
@@ -122,6 +118,6 @@ def test_what_overlaps_stands_on_lines_of_its_own():
         Span(lane="a", name=name, start_ns=start, end_ns=end, is_copy=False)
         for name, start, end in (("one", 0, 10), ("two", 5, 15), ("three", 10, 20))
     ]
-    (plane,) = planes_side_by_side({"measured": spans})
+    (plane,) = logs.planes_side_by_side({"measured": spans})
     lines = [[event.name for event in line.events] for line in plane.lines]
     assert lines == [["one", "three"], ["two"]]
