@@ -42,7 +42,6 @@ class Opened:
         return self.page.evaluate("() => document.querySelector('main').textContent")
 
     def picture(self, name, *, width=1_280, height=None):
-        """Keep a picture of the page."""
         SCREENSHOTS.mkdir(exist_ok=True)
         self.page.set_viewport_size({"width": width, "height": height or self.height})
         for frame in self.page.frames:

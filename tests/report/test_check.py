@@ -249,7 +249,6 @@ def test_problems_are_results_at_their_lines_and_there_is_a_rule_for_every_code(
 
 
 def location(found):
-    """Return the file that a result is at."""
     place = found["locations"][0]["physicalLocation"]["artifactLocation"]
     assert place["uriBaseId"] == "%SRCROOT%"
     return str(place["uri"])

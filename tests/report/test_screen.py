@@ -8,6 +8,7 @@ from drawn_cases import cases
 from golden_files import golden_text
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from sample_analysis import CAPTURED, published
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun
@@ -30,7 +31,7 @@ def text(of, width=80, *, color=False):
 SAMPLE = published(sample_analysis.sample())
 
 
-def ran(name, ratio, failure=None, why="x"):
+def ran(name, ratio, failure=None):
     """A candidate that ran, by its ratio to single's 10 ms."""
     towers = SAMPLE.candidates[1]
     step_ns = round(10 * MS * ratio)
@@ -46,7 +47,7 @@ def ran(name, ratio, failure=None, why="x"):
             compute_ns={"worker:0": 5 * MS, "worker:1": MS},
             exposed_by_device_ns={"worker:0": MS, "worker:1": 2 * MS},
         ),
-        failure=failure and Failure(kind=failure, message=why, in_full=None),
+        failure=failure and Failure(kind=failure, message="x", in_full=None),
     )
 
 
@@ -65,7 +66,6 @@ def with_candidates(*candidates):
 
 
 def answering(of, **changes):
-    """The analysis with another answer."""
     return replace(of, recommendation=replace(of.recommendation, **changes))
 
 
@@ -111,8 +111,6 @@ def test_the_screen_is_the_golden_one_and_colour_only_adds_codes(name, width):
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
 @pytest.mark.parametrize("long", ["long words of many a name ", "oneword", "名前", "a\x1b[2Jb\n"])
 def test_no_analysis_takes_more_lines_or_columns_than_a_screen_has(width, long):
-    from rich.cells import cell_len
-
     lines = text(crowded(long), width).splitlines()
     assert len(lines) <= MOST_LINES
     assert max(map(cell_len, lines)) <= width
@@ -183,9 +181,9 @@ def test_what_to_do_next_is_one_command(of, command):
 
 
 def test_why_a_candidate_failed_is_a_sentence_under_the_table_and_the_rest_in_a_file():
-    failed = ran("mirrored", 0.1, FailureKind.CRASHED, why="it refuses")
-    told = replace(failed.failure, in_full="failures/mirrored.txt")
-    of = with_candidates(ran("single", 1.0), replace(failed, failure=told))
+    in_full = "failures/mirrored.txt"
+    told = Failure(kind=FailureKind.CRASHED, message="it refuses", in_full=in_full)
+    of = with_candidates(ran("single", 1.0), replace(ran("mirrored", 0.1), failure=told))
     lines = text(of).splitlines()
     at = lines.index("not measured: 1 (crashed: mirrored)")
     assert lines[at + 1 : at + 3] == [
@@ -248,8 +246,6 @@ def test_candidates_stand_best_first_and_what_has_no_figures_is_one_line():
 )
 @cases(200)
 def test_names_are_shortened_to_the_width_with_a_sign(names, width):
-    from rich.cells import cell_len
-
     for name, short in zip(names, shortened(names, width), strict=True):
         assert cell_len(short) <= width
         assert short == name or "…" in short

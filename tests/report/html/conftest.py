@@ -47,8 +47,6 @@ def full():
 
 @pytest.fixture
 def report(show, tmp_path):
-    """Opens the report of an analysis."""
-
     def of(analysis, *, dark=False, unfolded=True):
         Tab(tmp_path / LOG_FOLDER, towers_graph()).show(analysis)
         return show(dark=dark, unfolded=unfolded)
@@ -58,5 +56,4 @@ def report(show, tmp_path):
 
 @pytest.fixture
 def page(report, full):
-    """The report of the full analysis."""
     return report(full)

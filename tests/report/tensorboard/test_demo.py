@@ -138,7 +138,6 @@ def test_xprof_has_every_run_and_finds_measured_and_simulated_steps(tab, demo):
 
 
 def step_table(overview):
-    """Return the table of steps of the overview page."""
     return next(t for t in overview if t["cols"] and t["cols"][0]["label"] == "Step number")
 
 

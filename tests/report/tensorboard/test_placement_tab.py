@@ -7,6 +7,7 @@ from http import HTTPStatus
 from urllib.parse import urlsplit
 
 import pytest
+from browsers import computed_ms
 from playwright.sync_api import expect
 from report_samples import write_sample
 
@@ -90,7 +91,7 @@ def answer_ms(tab, event, act, *, loads=False):
         act()
         tab.run("() => window.shown")
 
-    return tab.computed_ms(until_shown)
+    return computed_ms(tab.page, until_shown)
 
 
 def assert_at_once(what, times_ms):
