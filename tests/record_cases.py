@@ -63,4 +63,4 @@ records = st.builds(
     cuts=st.lists(_cuts, max_size=4).map(tuple),
     memory_bytes=st.dictionaries(_texts, st.dictionaries(_texts, _counts, max_size=2), max_size=2),
     standing=st.sampled_from(PredictedVerdict),
-)  # fmt: skip
+)

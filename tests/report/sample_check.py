@@ -17,7 +17,7 @@ from placement_advisor.check.problem_codes import (
 )
 
 LOCK = "placements.lock.json"
-BOTH_KEEP = {
+UNCHANGED = {
     "embedding": layer("11", ONE, busy_us=4_000),
     "dense_1": layer("22", ONE, busy_us=2_000),
 }
@@ -28,7 +28,7 @@ BEFORE = record(
     graph="00aa",
     placed="00bb",
     layers={
-        **BOTH_KEEP,
+        **UNCHANGED,
         "dense_2": layer("33", TWO, busy_us=3_000),
         "head": layer("44", TWO, busy_us=500),
     },
@@ -47,7 +47,7 @@ AFTER = replace(
     graph="11aa",
     placed="11bb",
     layers={
-        **BOTH_KEEP,
+        **UNCHANGED,
         "dense_2": layer("33", TWO, backward=ONE, busy_us=3_000),
         "head_wide": layer("55", TWO, busy_us=900),
     },

@@ -12,14 +12,12 @@ from recorded_profiles import read_planes
 from placement_advisor.files.output import MEASURED, profile_run
 
 RAN = ("single", "towers", "batch")
-KINDS = ("measured", "simulated", "both")
-RUNS = {f"runs/{name}/{kind}" for name in RAN for kind in KINDS}
+RUNS = {f"runs/{name}/{kind}" for name in RAN for kind in ("measured", "simulated", "both")}
 XPROF_ASKS = {
     "https://www.gstatic.com/charts/loader.js",
     "https://www.gstatic.cn/charts/loader.js",
     "https://fonts.googleapis.com/css2",
 }
-XPROF = 'iframe[src*="name=profile"]'
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +44,7 @@ def read(tab, route):
 def trace_of(tab, query):
     """Open XProf's trace viewer, which is a frame in its frame, and wait until it has lanes."""
     tab.page.goto(f"{tab.address}{query}#profile", wait_until="domcontentloaded")
-    frame = tab.page.frame_locator(XPROF)
+    frame = tab.page.frame_locator('iframe[src*="name=profile"]')
     expect(frame.get_by_role("combobox")).to_have_count(3)
     trace = frame.frame_locator('iframe[src*="trace_viewer"]')
     lanes(trace).first.wait_for()
