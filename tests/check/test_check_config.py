@@ -105,14 +105,7 @@ def test_a_setting_with_a_name_without_end_is_named_in_short(refused):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "[tool]",
-        "[tool.ruff]\nline-length = 100",
-        "tool = 3",
-        "[[tool]]\nadvisor = 1",
-        "[tool2]",
-    ],
+    ["", "[tool]", "[tool.ruff]\nindent = 4", "tool = 3", "[[tool]]\nadvisor = 1", "[tool2]"],
 )
 def test_a_file_without_the_table_says_what_to_add(refused, text):
     assert refused(text) == ": no [tool.advisor]"

@@ -88,9 +88,8 @@ def device_of(found):
 def test_a_file_places_layers_in_the_order_of_its_devices_and_leaves_no_freedom(project):
     found = project.lay_out()
     assert found.freedom is PlacementFreedom.NONE
-    assert device_of(found) == dict.fromkeys(("in", "in2", "left", "join"), "GPU:0") | {
-        "right": "GPU:1"
-    }
+    on_first = dict.fromkeys(("in", "in2", "left", "join"), "GPU:0")
+    assert device_of(found) == {**on_first, "right": "GPU:1"}
     names = dict(zip(DEVICES, ("worker:0", "worker:1"), strict=True))
     project.write(devices=list(names.values()), by_layer={k: names[v] for k, v in BY_LAYER.items()})
     assert device_of(project.lay_out())["right"] == "GPU:1"

@@ -44,9 +44,8 @@ def test_the_line_of_layers_is_the_one_that_they_share_with_no_other():
     towers = [("context", FORWARD), ("item", FORWARD), ("video", FORWARD)]
     assert TOWERS.of_parts(towers) == Place("m.py", 58)
     assert TOWERS.of_parts([("video", FORWARD)], {"item"}) == Place("m.py", 58)
-    shared = from_stacks(
-        {(name, FORWARD): [at(5, line, 9)] for name, line in (("a", 7), ("b", 7), ("c", 8))}
-    )
+    lines = {"a": 7, "b": 7, "c": 8}
+    shared = from_stacks({(name, FORWARD): [at(5, line, 9)] for name, line in lines.items()})
     assert shared.of_parts([("a", FORWARD)]) == Place("m.py", 7)
 
 

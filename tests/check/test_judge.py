@@ -84,9 +84,8 @@ def codes(found):
 
 
 def test_a_step_that_is_the_same_but_for_names_passes_and_is_not_compared():
-    renamed = record(
-        layers={"x": layer("11", TWO), "y": layer("22", ONE)}, cuts=(cut("x:0", 7),), copies=9
-    )
+    layers = {"x": layer("11", TWO), "y": layer("22", ONE)}
+    renamed = record(layers=layers, cuts=(cut("x:0", 7),), copies=9)
     for same in (record(), renamed):
         assert judged(same) == Judgement(problems=(), notes=(), difference=None)
     assert judged(record(placement="towers")).difference is not None
@@ -387,9 +386,8 @@ def test_other_ops_or_what_crosses_are_to_blame_or_a_name_that_is_gone_under_a_r
 
 def test_budgets_hold_to_the_byte_and_no_more_culprits_are_named_than_anyone_reads():
     assert codes(judged(record(), max_transfer_bytes=1_000_000, max_peak_bytes=900_000_000)) == []
-    transfer, memory = judged(
-        record(), max_transfer_bytes=999_999, max_peak_bytes=899_999_999
-    ).problems
+    budgets = {"max_transfer_bytes": 999_999, "max_peak_bytes": 899_999_999}
+    transfer, memory = judged(record(), **budgets).problems
     assert transfer.culprits == ("lower/Relu:0 GPU:0 -> GPU:1 1.00 MB",)
     assert memory.what == "GPU:0 needs 900 MB of memory, max_peak_memory is 900 MB"
     assert memory.culprits == ("900 MB variables",)

@@ -144,13 +144,7 @@ def test_what_this_version_does_not_know_is_refused(refused):
 
 @pytest.mark.parametrize(
     "markers",
-    [
-        ["<<<<<<< HEAD", "=======", ">>>>>>> b"],
-        ["<<<<<<<"],
-        ["======="],
-        [">>>>>>>"],
-        ["||||||| a"],
-    ],
+    [["<<<<<<< a", "=======", ">>>>>>> b"], ["<<<<<<<"], ["======="], [">>>>>>>"], ["|||||||"]],
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_a_merge_conflict_or_what_is_left_of_one_is_named_with_its_first_line(

@@ -52,9 +52,8 @@ class Opened:
 
 def new_page(browser, kind, *, dark=False, errors_alone=False):
     """Open a page that keeps what its browser says of it: all, or errors alone."""
-    page = browser.new_page(
-        viewport={"width": 1_280, "height": 900}, color_scheme="dark" if dark else "light"
-    )
+    viewport = {"width": 1_280, "height": 900}
+    page = browser.new_page(viewport=viewport, color_scheme="dark" if dark else "light")
     page.set_default_timeout(SHOWN_WITHIN_MS)
     opened = kind(page)
 

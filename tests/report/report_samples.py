@@ -11,14 +11,14 @@ from sample_analysis import sample
 from sample_break_even import FOUND
 from sample_values import costs_of, links_between, measurement, step_profile
 
-from placement_advisor.analysis.analysis_result import AdviceVerdict, Candidate, HowToSplit
+from placement_advisor.analysis.analysis_result import AdviceVerdict, Candidate
 from placement_advisor.analysis.recording import AnalysisSnapshot
 from placement_advisor.cost.table import CostBasis
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster, CopyWork, Device, Dispatch
-from placement_advisor.measurement.measurement import Activity, compare
+from placement_advisor.measurement.measurement import compare
 from placement_advisor.report.pictures.timeline_plot import simulated_spans
 from placement_advisor.report.tensorboard.tab_data import Tab
 from placement_advisor.simulator.schedule import (
@@ -222,11 +222,11 @@ def write_sample(logdir, layers, *, name="stack", doing=None, splits=1):
         ),
         warnings=(f"{name} is made up",),
         bound=None,
-        how=HowToSplit(
+        how=replace(
+            plain.how,
             candidate="alternating",
             words=f"layer {layers[0]} on worker:1",
             words_in_short=f"layer {layers[0]} on worker:1",
-            call='step = place(step, "placements/alternating.json")\n',
             listing=f"# {layers[0]}\nDEVICE = {{}}\n",
         ),
         break_even=FOUND,
@@ -271,14 +271,8 @@ def _placements(layers, splits):
 
 
 def _of_chain(placement, schedule):
-    activity = Activity(
-        name=f"MatMul of {placement.label}",
-        calls=3,
-        total_ns=9_000,
-        min_ns=2_000,
-        max_ns=4_000,
-        is_copy=False,
-    )
+    activity, *_ = sample().candidates[0].profile.activities
+    activity = replace(activity, name=f"MatMul of {placement.label}")
     return Candidate(
         name=placement.label,
         family=placement.family,

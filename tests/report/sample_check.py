@@ -16,7 +16,6 @@ from placement_advisor.check.problem_codes import (
     Status,
 )
 
-LOCK = "placements.lock.json"
 UNCHANGED = {
     "embedding": layer("11", ONE, busy_us=4_000),
     "dense_1": layer("22", ONE, busy_us=2_000),
@@ -141,7 +140,7 @@ def could_not_run():
 
 
 def check(*results, strict=False):
-    return CheckResult(lock_file=LOCK, results=results, strict=strict)
+    return CheckResult(lock_file="placements.lock.json", results=results, strict=strict)
 
 
 def sample():

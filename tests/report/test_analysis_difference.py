@@ -42,10 +42,8 @@ def with_towers(of, low, median, high, *, copies_ms=0):
 
 
 def staying(of):
-    answer = replace(
-        of.recommendation, verdict=AdviceVerdict.STAY_SINGLE, answer="stay single: so be it"
-    )
-    return replace(of, recommendation=answer)
+    changes = {"verdict": AdviceVerdict.STAY_SINGLE, "answer": "stay single: so be it"}
+    return replace(of, recommendation=replace(of.recommendation, **changes))
 
 
 def test_an_analysis_does_not_differ_from_itself_and_the_same_verdict_needs_no_reason(before):

@@ -273,9 +273,8 @@ def test_corrections_by_what_was_measured_are_said_in_title_and_line():
         "over single"
     )
     *_, line = break_even_lines(found)
-    assert line.startswith(
-        "corrected: the simulated step of a split, times its measured ratio over"
-    )
+    told = "corrected: the simulated step of a split, times its measured ratio over"
+    assert line.startswith(told)
     assert line.endswith("(towers 1.26)")
 
 

@@ -120,9 +120,8 @@ def test_times_on_gpus_are_told_with_what_they_rest_on():
     assert "on V100-SXM2" in both
     assert "38 % on kernels measured on other chips" in both.split("on A10")[1]
     bare = replace(ours, families=(), assumed_share=0.0, roofline_share=1.0)
-    assert told_of_times(bare).endswith(
-        "0 % rests on kernels without a record, 100 % on peaks alone."
-    )
+    told = told_of_times(bare)
+    assert told.endswith("0 % rests on kernels without a record, 100 % on peaks alone.")
 
 
 def test_shares_are_those_of_the_time_of_ops_on_each_sort_of_gpu():

@@ -186,10 +186,7 @@ def test_why_a_candidate_failed_is_a_sentence_under_the_table_and_the_rest_in_a_
     of = with_candidates(ran("single", 1.0), replace(ran("mirrored", 0.1), failure=told))
     lines = text(of).splitlines()
     at = lines.index("not measured: 1 (crashed: mirrored)")
-    assert lines[at + 1 : at + 3] == [
-        "mirrored: it refuses",
-        "  in full: advisor-out/deepconn/failures/mirrored.txt",
-    ]
+    assert lines[at + 1 : at + 3] == ["mirrored: it refuses", f"  in full: {FOLDER}/{in_full}"]
     # What decides has said so already.
     said = answering(of, deciding=("mirrored: crashed: it refuses",))
     assert "mirrored: it refuses" not in text(said).splitlines()

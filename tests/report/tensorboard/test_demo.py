@@ -63,10 +63,8 @@ def test_the_tab_shows_what_the_analysis_found_also_in_the_dark(tab, demo):
     verdict = analysis["recommendation"]["verdict"].replace("-", " ")
     expect(frame.locator(".headline")).to_contain_text(verdict)
     expect(frame.locator(".candidates tbody tr")).to_have_count(len(analysis["candidates"]))
-    towers = frame.locator(".comparison tbody tr").filter(
-        has=tab.page.get_by_label("towers", exact=True)
-    )
-    expect(towers).to_contain_text("ms")
+    label = tab.page.get_by_label("towers", exact=True)
+    expect(frame.locator(".comparison tbody tr").filter(has=label)).to_contain_text("ms")
     frame.get_by_label("towers", exact=True).check()
     expect(frame.get_by_text("arrows cross to another device")).to_be_visible()
     expect(frame.locator(".legend")).to_have_text("worker:0worker:1")
@@ -110,9 +108,8 @@ def test_xprof_has_every_run_and_finds_measured_and_simulated_steps(tab, demo):
     assert set(read(tab, "plugin/profile/runs")) == RUNS
     hosts = read(tab, "plugin/profile/hosts?run=runs/towers/measured&tag=trace_viewer@")
     assert {host["hostname"] for host in hosts} == {"client", "worker-0", "worker-1"}
-    measured = read(
-        tab, "plugin/profile/data?run=runs/towers/measured&tag=trace_viewer&host=worker-1"
-    )
+    query = "run=runs/towers/measured&tag=trace_viewer&host=worker-1"
+    measured = read(tab, f"plugin/profile/data?{query}")
     assert any("Conv2D" in event.get("name", "") for event in measured["traceEvents"])
     for candidate in RAN:
         folder = demo.parent / profile_run(candidate, MEASURED)

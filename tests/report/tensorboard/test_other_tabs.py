@@ -47,9 +47,8 @@ def test_runs_have_a_curve_of_steps_and_the_report_its_text_and_pictures(written
     assert sorts == {("step_ms", "scalars")}
     assert [step for step, _ in found] == list(range(12))
     # A round has steps of 0.1 ms less than its middle, the middle, and 0.1 ms more.
-    assert [value.tensor.float_val[0] for _, value in found] == pytest.approx(
-        2 * [30.8, 29.9, 31.3, 30.4, 29.6, 30.6]
-    )
+    steps_ms = [value.tensor.float_val[0] for _, value in found]
+    assert steps_ms == pytest.approx(2 * [30.8, 29.9, 31.3, 30.4, 29.6, 30.6])
     (_, report), (_, picture) = values(written / "report")
     assert report.metadata.plugin_data.plugin_name == "text"
     assert report.tensor.string_val[0] == (

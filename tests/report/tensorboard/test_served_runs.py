@@ -26,11 +26,8 @@ def plugin(logdir):
 
 def ask(of, route, **query):
     told = []
-    app = of.get_plugin_apps()[route]
-    answer = app(
-        {"QUERY_STRING": urlencode(query)},
-        lambda status, headers: told.append((status, dict(headers))),
-    )
+    app, asked = of.get_plugin_apps()[route], {"QUERY_STRING": urlencode(query)}
+    answer = app(asked, lambda status, headers: told.append((status, dict(headers))))
     return *told[0], b"".join(answer)
 
 
