@@ -118,7 +118,7 @@ def test_devices_that_are_alike_trade_places_only_where_they_need_to():
 
 def test_layers_that_take_longer_begin_with_the_one_that_grew_most():
     busy_us = {"a": 90, "b": 130, "c": 100, "d": 40}
-    after = of_layers({name: layer(name, ONE, busy_us=time) for name, time in busy_us.items()})
+    after = of_layers({name: layer(name, ONE, busy_us=taken) for name, taken in busy_us.items()})
     assert difference(laid_out("a:a:0 b:b:0 c:c:0"), after, ALIKE).growths == (
         Growth(layer="d", before_ns=0, after_ns=40_000),
         Growth(layer="b", before_ns=100_000, after_ns=130_000),
@@ -143,8 +143,6 @@ def test_tensors_that_cross_anew_and_no_more_are_listed():
 def test_an_op_on_the_host_is_told_once_by_whatever_name():
     found = difference(record(), record(on_host={"lower": ("AsString",)}), ALIKE)
     assert found.on_host_added == (("lower", "AsString"),)
-    again = record(on_host={"lower": ("AsString",)})
-    assert difference(again, again, ALIKE).on_host_added == ()
     before = replace(laid_out("a:1:0"), on_host={"a": ("AsString",)})
     renamed = replace(laid_out("x:1:0"), on_host={"x": ("AsString",)})
     assert difference(before, renamed, ALIKE).on_host_added == ()
@@ -163,8 +161,8 @@ def test_no_record_differs_from_itself(found):
     assert same.before == found
 
 
-@given(records, records, st.randoms(use_true_random=False))
-def test_any_two_records_can_be_compared_in_any_order_of_layers(before, after, order):
+@given(records, records)
+def test_any_two_records_can_be_compared(before, after):
     found = difference(before, after, [])
     matched = len(before.layers) - len(found.gone)
     assert matched == len(after.layers) - len(found.new)
@@ -199,45 +197,40 @@ def spread(devices):
     )
 
 
-def test_devices_of_other_names_are_found_by_their_layers():
-    before = with_devices(record(), CPUS)
-    assert renamed_devices(before, record(), DEVICES) == TODAY
-    # Whatever their order: the second has what the first had.
-    crossed = with_devices(record(), {ONE: "CPU:1", TWO: "CPU:0"})
-    assert renamed_devices(crossed, record(), DEVICES) == {"CPU:1": ONE, "CPU:0": TWO}
-    today = record(memory_bytes={**record().memory_bytes, "CPU:0": {"input": 8}})
-    assert renamed_devices(before, today, DEVICES) == TODAY
+TRADED = with_devices(record(), {ONE: TWO, TWO: ONE})
+OF_A_WORKER = with_devices(record(), {TWO: "worker"})
+ON_HOST = record(
+    layers={"table": layer("1", "CPU:0"), "dense": layer("2", ONE)},
+    memory_bytes={ONE: {}, TWO: {}, "CPU:0": {}},
+)
+FROM_HOST = record(cuts=(cut("x:0", 8, "CPU:0", ONE),), memory_bytes=ON_HOST.memory_bytes)
+HOST_HOLDS = record(memory_bytes={**record().memory_bytes, "CPU:0": {"input": 8}})
 
 
-def test_a_layer_that_moved_makes_no_device_another_two_or_one():
-    before = with_devices(spread("00011"), CPUS)
-    assert renamed_devices(before, spread("00111"), DEVICES) == TODAY
-    one = with_devices(spread("00000"), CPUS)
-    assert renamed_devices(one, spread("00011"), DEVICES) == {"CPU:0": ONE}
-    assert renamed_devices(before, spread("00000"), DEVICES) == {"CPU:0": ONE}
-
-
-def test_devices_of_the_same_names_are_the_same():
-    traded = with_devices(record(), {ONE: TWO, TWO: ONE})
-    assert renamed_devices(traded, record(), DEVICES) == {}
-    assert renamed_devices(record(), spread("00"), DEVICES) == {}
-    before = with_devices(record(), {TWO: "worker"})
-    assert renamed_devices(before, record(), DEVICES) == {"worker": TWO}
-    # Were the votes to tell, it would be GPU:0, to which its layer moved.
-    moved = with_devices(record(), {ONE: TWO, TWO: ONE})
-    assert renamed_devices(before, moved, DEVICES) == {}
-
-
-def test_hosts_keep_what_is_theirs_and_are_found_by_what_they_send():
-    on_host = record(
-        layers={"table": layer("1", "CPU:0"), "dense": layer("2", ONE)},
-        memory_bytes={ONE: {}, TWO: {}, "CPU:0": {}},
-    )
-    today = replace(on_host, layers={**on_host.layers, "table": layer("1", TWO)})
-    assert renamed_devices(on_host, today, DEVICES) == {}
-    inputs = record(cuts=(cut("x:0", 8, "CPU:0", ONE),), memory_bytes=on_host.memory_bytes)
-    before = with_devices(inputs, {"CPU:0": "host"})
-    assert renamed_devices(before, inputs, DEVICES) == {"host": "CPU:0"}
+@pytest.mark.parametrize(
+    ("before", "after", "names"),
+    [
+        (with_devices(record(), CPUS), record(), TODAY),
+        (with_devices(record(), CPUS), HOST_HOLDS, TODAY),
+        # Whatever their order: the second has what the first had.
+        (with_devices(TRADED, CPUS), record(), {"CPU:1": ONE, "CPU:0": TWO}),
+        # A layer that moved makes no device another, two or one.
+        (with_devices(spread("00011"), CPUS), spread("00111"), TODAY),
+        (with_devices(spread("00000"), CPUS), spread("00011"), {"CPU:0": ONE}),
+        (with_devices(spread("00011"), CPUS), spread("00000"), {"CPU:0": ONE}),
+        # Devices of the same names are the same. Were the votes to tell, the worker would be GPU:0,
+        # to which its layer moved.
+        (TRADED, record(), {}),
+        (record(), spread("00"), {}),
+        (OF_A_WORKER, record(), {"worker": TWO}),
+        (OF_A_WORKER, TRADED, {}),
+        # Hosts keep what is theirs, and are found by what they send.
+        (ON_HOST, replace(ON_HOST, layers={**ON_HOST.layers, "table": layer("1", TWO)}), {}),
+        (with_devices(FROM_HOST, {"CPU:0": "host"}), FROM_HOST, {"host": "CPU:0"}),
+    ],
+)
+def test_devices_of_other_names_are_found_by_their_layers_and_copies(before, after, names):
+    assert renamed_devices(before, after, DEVICES) == names
 
 
 _pairs = st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"))
