@@ -8,9 +8,9 @@ import pytest
 import sample_analysis
 from browsers import Opened, computed_ms, new_page, open_report
 from playwright.sync_api import expect
-from report_samples import write_sample
-from sample_analysis import joined, not_applicable, published
-from sample_break_even import with_break_even
+from report_samples import towers_graph, write_sample
+from sample_analysis import joined, not_applicable, published, with_batch
+from sample_break_even import FOUND, TIMING, with_break_even
 
 from placement_advisor.analysis.analysis_result import GRAPH
 from placement_advisor.cli.results import shown
@@ -19,6 +19,7 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.report.document import one_line
 from placement_advisor.report.find_analysis import read_analysis
 from placement_advisor.report.html_file import report_html
+from placement_advisor.report.tensorboard.tab_data import Tab
 from placement_advisor.report.terminal import screen
 from placement_advisor.results.analysis import ANALYSIS
 
@@ -29,6 +30,9 @@ MARKUP = "</script><img src=x onerror=\"window.pwned='img'\"><svg onload=window.
 QUOTES = "'\"`\\${window.pwned='template'}&amp;--><!--"
 REORDERED = "abc\u202edef\u2066ghi\u2069"
 LONG = "long_" + "0123456789" * 1_000
+UNFOLD = """() => {
+  for (const each of document.querySelectorAll('details:has(> summary > h2)')) each.open = true;
+}"""
 # Presses a key on the timeline; returns the texts drawn then, each with where it begins and ends.
 DRAWN_TEXT = """async (key) => {
   const frames = async (count) => {
@@ -50,6 +54,50 @@ DRAWN_TEXT = """async (key) => {
   return drawn;
 }"""
 HOSTILE = [MARKUP, QUOTES, REORDERED, LONG, "javascript:window.pwned='link'", "plain"]
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Opens the report of an analysis folder; it may ask for nothing and complain of nothing."""
+    file = tmp_path / "report.html"
+    pages = []
+
+    def show_folder(folder=tmp_path, *, dark=False, unfolded=True):
+        file.write_text(report_html(folder), encoding="utf-8")
+        opened = new_page(browser, Opened, dark=dark)
+        pages.append(opened)
+        opened.page.goto(file.as_uri())
+        opened.section("Copies").locator(".copies > *").first.wait_for(state="attached")
+        assert "undefined" not in opened.text()
+        if unfolded:
+            opened.page.evaluate(UNFOLD)
+        return opened
+
+    yield show_folder
+    for each in pages:
+        each.page.close()
+        assert each.complaints == []
+        assert each.asked == [file.as_uri()]
+
+
+@pytest.fixture
+def full():
+    """An analysis with something in every section."""
+    return replace(with_batch(), break_even=FOUND, input_timing=TIMING)
+
+
+@pytest.fixture
+def report(show, tmp_path):
+    def of(analysis, *, dark=False, unfolded=True):
+        Tab(tmp_path / LOG_FOLDER, towers_graph()).show(analysis)
+        return show(dark=dark, unfolded=unfolded)
+
+    return of
+
+
+@pytest.fixture
+def page(report, full):
+    return report(full)
 
 
 def test_sections_figures_and_tensors_of_an_analysis_are_there(page, full):
