@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from edits import TAPE
+from edits import TAPE, Edit
 
 from placement_advisor.check.check_models import CheckOptions, check_models
 from placement_advisor.check.lock_file import read_config
@@ -63,11 +63,7 @@ def test_a_model_as_it_was_passes_and_a_worse_one_fails_with_its_explanation(loc
         """)
     project.runpytest_inprocess().assert_outcomes(passed=1)
     model = project.path / "models" / "ranker.py"
-    code = model.read_text()
-    for old, new in TAPE:
-        assert old in code
-        code = code.replace(old, new)
-    model.write_text(code)
+    model.write_text(Edit("tape", "ranker", TAPE).applied(model.read_text()))
     lock_file = project.path / "placements.lock.json"
     before = lock_file.read_bytes()
     ran = project.runpytest_inprocess()
