@@ -8,9 +8,14 @@ from placement_advisor import __version__
 GOLDEN = Path(__file__).parent / "report" / "golden"
 
 
+def golden_text(name):
+    """Return the content of a file."""
+    return (GOLDEN / name).read_text(encoding="utf-8")
+
+
 def is_golden(json_text, name):
     """Whether this is the JSON that is expected, but for the last digits of numbers."""
-    golden = (GOLDEN / f"{name}.json").read_text(encoding="utf-8").replace("@VERSION@", __version__)
+    golden = golden_text(f"{name}.json").replace("@VERSION@", __version__)
     return _in_nine_digits(json_text) == _in_nine_digits(golden)
 
 

@@ -30,6 +30,8 @@ class Edit(NamedTuple):
 
 
 CONV, RANK, CHAIN, WORDS = "deepconn", "ranker", "deep_mnist", "transformer"
+# A layer of each that stands on the second device.
+ON_SECOND = ((CONV, "item_dense"), (RANK, "item_2"), (CHAIN, "conv_5"), (WORDS, "decoder_wide"))
 TAPE = (
     ("    loss = loss_of(", "    with tf.GradientTape() as tape:\n        loss = loss_of("),
     ("tf.gradients(loss, variables)", "tape.gradient(loss, variables)"),
@@ -69,10 +71,7 @@ HARMFUL = (
         "encoder_narrow(encoder_wide(encoded))\n"
         "        encoded = tf.concat([encoded, source_embedding(source)], axis=1)"),), "concat"),
 
-    Edit("tape-for-gradients", CONV, TAPE, "item_dense"),
-    Edit("tape-for-gradients", RANK, TAPE, "item_2"),
-    Edit("tape-for-gradients", CHAIN, TAPE, "conv_5"),
-    Edit("tape-for-gradients", WORDS, TAPE, "decoder_wide"),
+    *(Edit("tape-for-gradients", model, TAPE, culprit) for model, culprit in ON_SECOND),
     # The cause was said to be that gradients have no device.
     Edit("tape-in-a-scope", RANK, (*TAPE, (
         "    gradients = tape.gradient(loss, variables)",
@@ -149,7 +148,7 @@ HARMFUL = (
     # Written down as harmless at first, until the check told: TensorFlow computes the gradients of
     # a tf.function in another one, whose ops have no device, as with a tape.
     *(Edit("scopes-in-a-tf-function", model, (("def loss_of(", "@tf.function\ndef loss_of("),), culprit)
-      for model, culprit in ((CONV, "item_dense"), (RANK, "item_2"), (CHAIN, "conv_5"), (WORDS, "decoder_wide"))),
+      for model, culprit in ON_SECOND),
 
     # Written with the explanations that a failed check gives, to have one for each.
     Edit("scope-removed", RANK, (

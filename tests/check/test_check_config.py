@@ -74,9 +74,8 @@ def test_everything_that_can_be_said(tmp_path):
 
 def test_what_is_not_said_is_as_written_and_the_nearest_file_upwards_is_found(tmp_path):
     model = ModelConfig(path="m.py", place=Place("pyproject.toml", 1))
-    assert (model.placement, model.batch_size, model.mode, model.graph) == (
-        "as-written", None, None, None,
-    )  # fmt: skip
+    assert model.placement == "as-written"
+    assert model.batch_size is model.mode is model.graph is None
     assert model.limits == Limits(
         max_transfer_bytes=None, max_peak_bytes=None, max_step_regression=STEP_TOLERANCE
     )
@@ -106,14 +105,7 @@ def test_a_setting_with_a_name_without_end_is_named_in_short(refused):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "[tool]",
-        "[tool.ruff]\nline-length = 100",
-        "tool = 3",
-        "[[tool]]\nadvisor = 1",
-        "[tool2]",
-    ],
+    ["", "[tool]", "[tool.ruff]\nindent = 4", "tool = 3", "[[tool]]\nadvisor = 1", "[tool2]"],
 )
 def test_a_file_without_the_table_says_what_to_add(refused, text):
     assert refused(text) == ": no [tool.advisor]"
@@ -131,21 +123,18 @@ def test_a_file_without_the_table_says_what_to_add(refused, text):
         (MODEL + "[[tool.advisor.models]]\n", ", line 5: tool.advisor.models[1]: no field 'path'"),
         (MODEL + "[[tool.advisor.models]]\n\npath = 'm.py'",
          ", line 7: tool.advisor.models[1].path: 'm.py' is listed twice"),
-        (MODEL + "placment = 'auto'",
-         AT + ".placment: unknown key; did you mean placement?"),
+        (MODEL + "placment = 'auto'", AT + ".placment: unknown key; did you mean placement?"),
         (MODEL + '"a\\u001b[2J" = 1', ", line 3: tool.advisor.models[0].'a\\x1b[2J': unknown key"),
         (MODEL + 'graph = "a\\u0000"', AT + ".graph: 'a\\x00' is not a"),
         (MODEL + "args = 'x'", AT + ".args: "),
         (MODEL + "batch_size = 0", AT + ".batch_size: 0 is not a number"),
-        (MODEL + "mode = 'training'",
-         AT + ".mode: 'training' is not train or infer"),
+        (MODEL + "mode = 'training'", AT + ".mode: 'training' is not train or infer"),
         (MODEL + "max_transfer_bytes = '40 MX'",
          AT + ".max_transfer_bytes: '40 MX' is no size; write it as in"),
         (MODEL + "max_transfer_bytes = 40", AT + ".max_transfer_bytes: 40"),
         (MODEL + "max_peak_memory = '-1 GB'", AT + ".max_peak_memory: '-1"),
         (MODEL + f"max_peak_memory = '{'9' * 400} GB'", AT + ".max_peak"),
-        (MODEL + "max_step_regression = '5'",
-         AT + ".max_step_regression: '5' is no percentage"),
+        (MODEL + "max_step_regression = '5'", AT + ".max_step_regression: '5' is no percentage"),
         (MODEL + f"max_step_regression = '{'9' * 400}%'", AT + ".max_st"),
     ],
     ids=str,

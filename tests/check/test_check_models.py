@@ -15,6 +15,16 @@ from placement_advisor.machine.presets import read_hardware
 from placement_advisor.testbed.benchmark import SilentProgress
 
 
+def checked_with(options, root, hardware, **model):
+    """Check a project of one model with these settings."""
+    head = ["[tool.advisor]", f'hardware = "{hardware}"', "[[tool.advisor.models]]"]
+    lines = [*head, *(f'{name} = "{value}"' for name, value in model.items())]
+    (root / "pyproject.toml").write_text("\n".join(lines))
+    config = read_config(root / "pyproject.toml")
+    (result,) = check_models(config, options, SilentProgress()).results
+    return result
+
+
 @pytest.mark.parametrize("hardware", ["V100", "2xV100-NVLink", "2x(2xT4)-Ethernet100"])
 def test_what_is_compiled_ahead_is_placed_and_simulated_on_any_hardware(hardware):
     _compile(read_hardware(hardware), {"auto"})
@@ -32,18 +42,13 @@ def test_a_whole_step_may_move_to_another_device_if_that_is_as_good(tmp_path, ha
     product = Op(name="product", kind="MatMul", layer="dense", flops=10**11, device_kinds=kinds)
     graph = OpGraph([product], [])
     graph.save(tmp_path / "step.graph.json.gz")
-    (tmp_path / "pyproject.toml").write_text(
-        f'[tool.advisor]\nhardware = "{hardware}"\n[[tool.advisor.models]]\npath = "step.py"\n'
-        'graph = "step.graph.json.gz"\nplacement = "placement.json"\n'
-    )
+    files = {"path": "step.py", "graph": "step.graph.json.gz", "placement": "placement.json"}
     devices = read_hardware(hardware).device_names()
     for device, update in ((devices[0], True), (devices[1], False)):
         placement = references.on_device(graph, device)
         placement.save(tmp_path / "placement.json", graph, devices)
         options = CheckOptions(graphs_only=True, update=update)
-        (result,) = check_models(
-            read_config(tmp_path / "pyproject.toml"), options, SilentProgress()
-        ).results
+        result = checked_with(options, tmp_path, hardware, **files)
     assert {code for problem in result.problems for code in problem.codes} == codes, result
     for problem in result.problems:
         assert problem.place.file == "placement.json"
@@ -65,13 +70,8 @@ dataset = tf.data.Dataset.from_tensors((tf.zeros([BATCH, 32]), tf.zeros([BATCH, 
 
 def checked(root, placement, hardware="2xT4", model=MODEL, **options):
     (root / "model.py").write_text(model)
-    (root / "pyproject.toml").write_text(
-        f'[tool.advisor]\nhardware = "{hardware}"\n[[tool.advisor.models]]\npath = "model.py"\n'
-        f'mode = "train"\nplacement = "{placement}"\n'
-    )
-    config = read_config(root / "pyproject.toml")
-    (result,) = check_models(config, CheckOptions(**options), SilentProgress()).results
-    return result
+    settings = {"path": "model.py", "mode": "train", "placement": placement}
+    return checked_with(CheckOptions(**options), root, hardware, **settings)
 
 
 @pytest.mark.parametrize("placement", ["batch", "mirrored"])
@@ -83,9 +83,8 @@ def test_a_split_of_the_batch_is_locked_and_checked(tmp_path, placement):
     }
     same = checked(tmp_path, placement, measure=True)
     assert same.status is Status.INCONCLUSIVE, same.problems
-    assert same.notes == (
-        "not measured: advisor analyze runs splits of the batch, a check does not",
-    )
+    (note,) = same.notes
+    assert note == "not measured: advisor analyze runs splits of the batch, a check does not"
     worse = checked(tmp_path, placement, model=MODEL.replace("64, 64", "64, 65_536"))
     assert worse.status is Status.FAILED
     assert ProblemCode.SLOWER in {code for problem in worse.problems for code in problem.codes}
@@ -118,11 +117,8 @@ def test_a_split_among_pairs_has_the_towers_of_each_replica_on_its_pair(tmp_path
     assert towers == [{("GPU:0",), ("GPU:1",)}, {("GPU:2",), ("GPU:3",)}]
     same = checked(tmp_path, *at)
     assert (same.status, same.notes) == (Status.PASSED, ())
-
-
-def test_where_there_are_no_towers_any_more_a_split_among_pairs_does_not_fit(tmp_path, two_towers):
-    checked(tmp_path, "batch-towers", "4xT4", two_towers.read_text(), update=True)
-    (problem,) = checked(tmp_path, "batch-towers", "4xT4", MODEL).problems
+    # Where there are no towers any more it does not fit.
+    (problem,) = checked(tmp_path, *at[:2], MODEL).problems
     assert problem.code is ProblemCode.DOES_NOT_FIT
     assert problem.what.startswith("batch-towers does not apply to this model: ")
     assert "replica_0/left" in problem.what

@@ -1,12 +1,15 @@
-"""Which line tells a part of a step from the rest, and what stands there."""
+"""Lines that tell parts of a step from the rest, what scopes ask for, and how moves are said."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from record_cases import cut
 
 from placement_advisor.candidates import references
+from placement_advisor.check.causes import Scopes, move_texts, read_scopes
 from placement_advisor.check.code_lines import CodeLines, code_lines, from_stacks, with_placement
-from placement_advisor.check.lock_record import Cut, Part
+from placement_advisor.check.lock_record import Move, Part
 from placement_advisor.check.problem_codes import Place
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.op import Edge, Op, Role
@@ -41,9 +44,8 @@ def test_the_line_of_layers_is_the_one_that_they_share_with_no_other():
     towers = [("context", FORWARD), ("item", FORWARD), ("video", FORWARD)]
     assert TOWERS.of_parts(towers) == Place("m.py", 58)
     assert TOWERS.of_parts([("video", FORWARD)], {"item"}) == Place("m.py", 58)
-    shared = from_stacks(
-        {(name, FORWARD): [at(5, line, 9)] for name, line in (("a", 7), ("b", 7), ("c", 8))}
-    )
+    lines = {"a": 7, "b": 7, "c": 8}
+    shared = from_stacks({(name, FORWARD): [at(5, line, 9)] for name, line in lines.items()})
     assert shared.of_parts([("a", FORWARD)]) == Place("m.py", 7)
 
 
@@ -105,18 +107,69 @@ def test_a_tensor_that_crosses_has_the_line_that_reads_it_there(lines):
     placed = type(placement)(label="", family="", device_of=moved, rationale="")
     simulator = Simulator(GRAPH, roofline_by_place(GRAPH, cluster), cluster)
     found = with_placement(lines, GRAPH, moved, simulator.schedule(placed))
-    crossing = Cut(tensor="x:1", source="GPU:0", target="GPU:1", size_bytes=8)
-    assert found.of_cuts([crossing]) == Place("models/m.py", 3)
+    assert found.of_cuts([cut("x:1", 8)]) == Place("models/m.py", 3)
     assert found.on_host == {("far", "AsString"): Place("models/m.py", 4)}
 
 
 def test_a_line_of_the_forward_pass_is_better_than_that_of_all_gradients():
-    large, small = (
-        Cut(tensor=name, source="GPU:0", target="GPU:1", size_bytes=size)
-        for name, size in (("gradient:0", 900), ("x:0", 8))
-    )
+    large, small = cut("gradient:0", 900), cut("x:0", 8)
     readers = ({("x:0", "GPU:1"): Place("m.py", 3)}, {("gradient:0", "GPU:1"): Place("m.py", 9)})
     lines = CodeLines(readers=readers)
     assert lines.of_cuts([large, small]) == Place("m.py", 3)
     assert lines.of_cuts([large]) == Place("m.py", 9)
     assert lines.of_cuts([]) is None
+
+
+SCOPED = OpGraph(
+    [
+        Op("one", "Exp", layer="first"),
+        Op("two", "Exp", layer="second"),
+        Op("more", "Exp", layer="second"),
+        Op("slope", "Mul", Role.BACKWARD, "second"),
+        Op("rest", "Exp"),
+    ],
+    [Edge(*ends, 0, None) for ends in pairwise(("one", "two", "more", "slope"))],
+)
+
+
+@pytest.mark.parametrize(
+    ("slope", "left", "on"),
+    [
+        ({}, {"GPU:1"}, {}),
+        ({"slope": "GPU:2"}, set(), {"second": "GPU:1"}),
+        ({"slope": "GPU:0"}, {"GPU:1"}, {"second": "GPU:0"}),
+    ],
+)
+def test_scopes_go_by_the_devices_of_the_cluster(slope, left, on):
+    cluster = read_hardware("2xV100-NVLink")
+    asked = {"one": "GPU:0", "two": "GPU:2", "more": "GPU:2", **slope}
+    assert read_scopes(SCOPED, asked, cluster) == Scopes(
+        device_of={"first": "GPU:0", "second": "GPU:1"},
+        gradients_on=on,
+        left_behind=frozenset(left),
+        is_split=True,
+    )
+    assert not read_scopes(SCOPED, {"one": "GPU:0"}, cluster).is_split
+
+
+def move(layer, part):
+    return Move(layer=layer, part=part, before=("GPU:1",), after=("GPU:0", "GPU:1"))
+
+
+def test_what_moved_alike_is_one_phrase():
+    moves = [move(layer, part) for layer in ("a", "b") for part in Part]
+    moves += [move("c", BACKWARD), move("", Part.VARIABLES)]
+    assert list(move_texts(moves, CodeLines())) == [
+        "a, b: GPU:1 -> GPU:0",
+        "backward pass of c: GPU:1 -> GPU:0",
+        "variables of ops of no layer: GPU:1 -> GPU:0",
+    ]
+
+
+def test_layers_that_moved_have_the_line_that_tells_them_from_those_that_stayed():
+    stacks = {"a": (2, 7), "b": (2, 7), "c": (2, 8), "stayed": (2, 6)}
+    lines = from_stacks({(layer, FORWARD): [at(*stack)] for layer, stack in stacks.items()})
+    assert list(move_texts([move(layer, FORWARD) for layer in "abc"], lines)) == [
+        "a, b: GPU:1 -> GPU:0 (m.py:7)",
+        "c: GPU:1 -> GPU:0 (m.py:8)",
+    ]

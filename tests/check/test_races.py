@@ -88,10 +88,8 @@ def test_a_race_counts_complete_rounds_and_tells_by_how_much_longer_steps_are():
     today, locked, again = rounds(3)
     assert slowdown_test([], locked, again, TOLERANCE) is None
     assert slowdown_test(today[:7], locked, again, TOLERANCE) is None
-    assert (
-        slowdown_test([(), *today], [locked[0], *locked], [again[0], *again], TOLERANCE).rounds
-        == 15
-    )
+    one_more = slowdown_test([(), *today], [locked[0], *locked], [again[0], *again], TOLERANCE)
+    assert one_more.rounds == 15
     found = SlowdownTest(
         pace=Slowdown.SLOWER, ratio=Interval(median=1.12, low=1.05, high=1.2), noise=0.04, rounds=15
     )
@@ -107,22 +105,18 @@ SLOWER = replace(SAME, pace=Slowdown.SLOWER, ratio=Interval(median=1.4, low=1.3,
 UNCLEAR = replace(SAME, pace=Slowdown.CANNOT_TELL, ratio=Interval(median=1.1, low=0.9, high=1.3))
 
 
+def on_workers(**found):
+    return MeasuredCheck(devices="2 workers", **found)
+
+
 @pytest.mark.parametrize(
     ("told", "status", "codes"),
     [
-        (MeasuredCheck(devices="2 workers", first=SAME), Status.PASSED, []),
-        (
-            MeasuredCheck(devices="2 workers", first=SLOWER, second=SLOWER),
-            Status.FAILED,
-            [ProblemCode.MEASURED_SLOWER],
-        ),
-        (MeasuredCheck(devices="2 workers", first=SLOWER, second=SAME), Status.INCONCLUSIVE, []),
-        (MeasuredCheck(devices="2 workers", first=UNCLEAR), Status.INCONCLUSIVE, []),
-        (
-            MeasuredCheck(devices="2 workers", failure="it broke"),
-            Status.FAILED,
-            [ProblemCode.DOES_NOT_RUN],
-        ),
+        (on_workers(first=SAME), Status.PASSED, []),
+        (on_workers(first=SLOWER, second=SLOWER), Status.FAILED, [ProblemCode.MEASURED_SLOWER]),
+        (on_workers(first=SLOWER, second=SAME), Status.INCONCLUSIVE, []),
+        (on_workers(first=UNCLEAR), Status.INCONCLUSIVE, []),
+        (on_workers(failure="it broke"), Status.FAILED, [ProblemCode.DOES_NOT_RUN]),
         (MeasuredCheck(devices="", unknown="8 devices need 8 cores"), Status.INCONCLUSIVE, []),
     ],
 )
@@ -135,8 +129,7 @@ def test_a_check_fails_only_on_two_races_or_where_nothing_runs(told, status, cod
 def test_what_was_measured_never_makes_a_failed_check_pass():
     failed = replace(PASSED, status=Status.FAILED)
     for told in (SAME, UNCLEAR):
-        found = with_measured(failed, MeasuredCheck(devices="2 workers", first=told))
-        assert found.status is Status.FAILED
+        assert with_measured(failed, on_workers(first=told)).status is Status.FAILED
 
 
 def test_what_was_measured_of_layers_that_moved_is_an_effect_of_why_they_did():
@@ -145,8 +138,7 @@ def test_what_was_measured_of_layers_that_moved_is_an_effect_of_why_they_did():
         for code in (ProblemCode.SCOPE_CHANGED, ProblemCode.NO_KERNEL)
     )
     failed = replace(PASSED, status=Status.FAILED, problems=(other, moved))
-    told = MeasuredCheck(devices="2 workers", first=SLOWER, second=SLOWER)
-    found = with_measured(failed, told).problems
+    found = with_measured(failed, on_workers(first=SLOWER, second=SLOWER)).problems
     assert [problem.codes for problem in found] == [
         (ProblemCode.NO_KERNEL,),
         (ProblemCode.SCOPE_CHANGED, ProblemCode.MEASURED_SLOWER),

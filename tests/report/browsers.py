@@ -1,19 +1,16 @@
 """A real browser, and how long its pages compute."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-ROOT = Path(__file__).parents[2]
-SCREENSHOTS = ROOT / "screenshots"
+SCREENSHOTS = Path(__file__).parents[2] / "screenshots"
 # Only what never comes takes longer, also where other work runs beside.
 SHOWN_WITHIN_MS = 120_000
 # Set where a browser has to be there, as in CI.
@@ -42,11 +39,9 @@ class Opened:
 
     def text(self):
         """Return all that the browser's search would look through."""
-        text: str = self.page.evaluate("() => document.querySelector('main').textContent")
-        return text
+        return self.page.evaluate("() => document.querySelector('main').textContent")
 
     def picture(self, name, *, width=1_280, height=None):
-        """Keep a picture of the page."""
         SCREENSHOTS.mkdir(exist_ok=True)
         self.page.set_viewport_size({"width": width, "height": height or self.height})
         for frame in self.page.frames:
@@ -55,14 +50,10 @@ class Opened:
         self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
 
-Kind = TypeVar("Kind", bound=Opened)
-
-
 def new_page(browser, kind, *, dark=False, errors_alone=False):
     """Open a page that keeps what its browser says of it: all, or errors alone."""
-    page = browser.new_page(
-        viewport={"width": 1_280, "height": 900}, color_scheme="dark" if dark else "light"
-    )
+    viewport = {"width": 1_280, "height": 900}
+    page = browser.new_page(viewport=viewport, color_scheme="dark" if dark else "light")
     page.set_default_timeout(SHOWN_WITHIN_MS)
     opened = kind(page)
 

@@ -1,7 +1,5 @@
 """What a picture shows: its texts with their places, and how many pixels have a colour."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from unittest.mock import patch
 
@@ -13,7 +11,7 @@ from matplotlib.text import Text
 
 def texts(figure):
     """Return all text that a picture shows, with the pixels that it takes."""
-    drawn: list[Text] = []
+    drawn = []
     draw = Text.draw
 
     def record(text, renderer):

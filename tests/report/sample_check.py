@@ -1,22 +1,11 @@
 """Results of checks, written by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 from hypothesis import strategies as st
+from record_cases import ONE, TWO, cut, layer, record
 
-from placement_advisor.check.lock_record import (
-    Cut,
-    Difference,
-    LayerRecord,
-    Move,
-    Part,
-    PredictedVerdict,
-    Record,
-    difference,
-)
+from placement_advisor.check.lock_record import Cut, Difference, Move, Part, difference
 from placement_advisor.check.problem_codes import (
     CheckResult,
     Effect,
@@ -27,66 +16,49 @@ from placement_advisor.check.problem_codes import (
     Status,
 )
 
-LOCK = "placements.lock.json"
-GPUS = ("GPU:0", "GPU:1")
-
-
-def layer(made_of, busy_us, forward, backward=None):
-    there = (backward or forward,)
-    return LayerRecord(forward=(forward,), backward=there, fingerprint=made_of, busy_us=busy_us)
-
-
-def cut(tensor, size_bytes):
-    return Cut(tensor=tensor, source="GPU:0", target="GPU:1", size_bytes=size_bytes)
-
-
-BEFORE = Record(
+UNCHANGED = {
+    "embedding": layer("11", ONE, busy_us=4_000),
+    "dense_1": layer("22", ONE, busy_us=2_000),
+}
+BEFORE = record(
     hardware="2xV100-NVLink",
     devices="5f0c11aa",
-    tensorflow="2.21.0",
-    advisor="0.1.0",
     placement="placements/ranker.json",
     graph="00aa",
     placed="00bb",
     layers={
-        "embedding": layer("11", 4_000, "GPU:0"),
-        "dense_1": layer("22", 2_000, "GPU:0"),
-        "dense_2": layer("33", 3_000, "GPU:1"),
-        "head": layer("44", 500, "GPU:1"),
+        **UNCHANGED,
+        "dense_2": layer("33", TWO, busy_us=3_000),
+        "head": layer("44", TWO, busy_us=500),
     },
-    on_host={},
     cuts=(cut("dense_1/Relu:0", 1_048_576), cut("keys:0", 65_536)),
     copies=4,
     bytes_across=1_114_112,
     step_us=9_960,
     single_step_us=15_000,
     memory_bytes={
-        "GPU:0": {"variables": 2_000_000_000, "activations": 400_000_000},
-        "GPU:1": {"variables": 1_000_000_000},
+        ONE: {"variables": 2_000_000_000, "activations": 400_000_000},
+        TWO: {"variables": 1_000_000_000},
     },
-    standing=PredictedVerdict.SPLIT,
 )
 AFTER = replace(
     BEFORE,
     graph="11aa",
     placed="11bb",
     layers={
-        "embedding": layer("11", 4_000, "GPU:0"),
-        "dense_1": layer("22", 2_000, "GPU:0"),
-        "dense_2": layer("33", 3_000, "GPU:1", "GPU:0"),
-        "head_wide": layer("55", 900, "GPU:1"),
+        **UNCHANGED,
+        "dense_2": layer("33", TWO, backward=ONE, busy_us=3_000),
+        "head_wide": layer("55", TWO, busy_us=900),
     },
     on_host={"head_wide": ("StringToHashBucketFast",)},
     cuts=(cut("dense_2/kernel", 2_097_152), cut("dense_1/Relu:0", 1_048_576), cut("grads:0", None)),
     copies=8,
     bytes_across=3_145_728,
     step_us=11_000,
-    memory_bytes={
-        "GPU:0": {"variables": 2_000_000_000, "activations": 900_000_000},
-        "GPU:1": {"variables": 1_000_000_000},
-    },
+    memory_bytes=BEFORE.memory_bytes
+    | {ONE: {"variables": 2_000_000_000, "activations": 900_000_000}},
 )
-DIFFERENCE = difference(BEFORE, AFTER, [GPUS])
+DIFFERENCE = difference(BEFORE, AFTER, [[ONE, TWO]])
 COPIES = Problem(
     code=ProblemCode.COPIES,
     what="+4 copies per step (4 -> 8)",
@@ -134,7 +106,7 @@ def passed(name="models/deepconn.py", notes=()):
 
 
 def failed(**changes):
-    values: dict[str, Any] = {
+    values = {
         "model": "models/ranker.py:train_step",
         "placement": "placements/ranker.json",
         "place": Place("pyproject.toml", 12),
@@ -168,7 +140,7 @@ def could_not_run():
 
 
 def check(*results, strict=False):
-    return CheckResult(lock_file=LOCK, results=results, strict=strict)
+    return CheckResult(lock_file="placements.lock.json", results=results, strict=strict)
 
 
 def sample():
@@ -208,7 +180,7 @@ def hostile(name):
     crossing = Cut(tensor=name, source=device, target=name, size_bytes=None)
     changed = Difference(
         before=before,
-        after=replace(before, layers={f"{name}/new": layer("66", 1, device)}),
+        after=replace(before, layers={f"{name}/new": layer("66", device, busy_us=1)}),
         renamed={name: name},
         gone=(name,),
         new=(f"{name}/new",),

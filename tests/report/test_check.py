@@ -3,8 +3,6 @@
 Markdown is read back by a parser, commands by the rules of GitHub's runner, SARIF by its schema.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import partial
@@ -14,23 +12,12 @@ from typing import NamedTuple
 import jsonschema
 import pytest
 import sample_check
+from golden_files import golden_text
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from sample_check import (
-    AFTER,
-    BEFORE,
-    BUDGET,
-    COPIES,
-    DIFFERENCE,
-    LEFT,
-    check,
-    could_not_run,
-    cut,
-    failed,
-    inconclusive,
-    passed,
-)
+from record_cases import cut
+from sample_check import BEFORE, BUDGET, COPIES, DIFFERENCE, check, failed, inconclusive, passed
 
 from placement_advisor.check.problem_codes import Place, Problem, ProblemCode
 from placement_advisor.report.check_report import (
@@ -42,7 +29,6 @@ from placement_advisor.report.check_report import (
     check_as_text,
 )
 
-GOLDEN = Path(__file__).parent / "golden"
 SARIF = json.loads((Path(__file__).parent / "sarif.schema.json").read_text(encoding="utf-8"))
 VALIDATOR = jsonschema.Draft7Validator(SARIF, format_checker=jsonschema.FormatChecker())
 
@@ -57,7 +43,7 @@ VALIDATOR = jsonschema.Draft7Validator(SARIF, format_checker=jsonschema.FormatCh
     ],
 )
 def test_a_check_of_each_status_is_the_golden_one(name, written):
-    assert written(sample_check.sample()) == (GOLDEN / name).read_text(encoding="utf-8")
+    assert written(sample_check.sample()) == golden_text(name)
 
 
 def test_strict_fails_and_only_what_the_lock_file_holds_can_be_accepted():
@@ -75,10 +61,10 @@ def test_strict_fails_and_only_what_the_lock_file_holds_can_be_accepted():
 
 
 def test_however_much_failed_it_is_a_screen_unless_all_is_asked_for():
-    result = check(failed(problems=(LEFT, COPIES, BUDGET, *[COPIES] * 9)))
+    result = check(failed(problems=(sample_check.LEFT, COPIES, BUDGET, *[COPIES] * 9)))
     lines = check_as_text(result).splitlines()
     assert len(lines) == 30
-    assert lines[3] == f"  PA101: {LEFT.what}"
+    assert lines[3] == f"  PA101: {sample_check.LEFT.what}"
     shown, (cut, accept) = lines[3:-5], lines[-5:-3]
     whole = check_as_text(result, verbose=True).splitlines()[3:]
     assert whole[: len(shown)] == shown
@@ -88,11 +74,7 @@ def test_however_much_failed_it_is_a_screen_unless_all_is_asked_for():
 
 
 def test_of_what_is_not_locked_or_of_other_versions_nothing_is_compared():
-    problem = Problem(
-        code=ProblemCode.NOT_LOCKED,
-        what="the lock file does not have this model",
-        action="advisor check --update, and commit what it writes",
-    )
+    problem = Problem(code=ProblemCode.NOT_LOCKED, what="it is new", action="lock it")
     new = failed(problems=(problem,), notes=(), before=None, difference=None)
     lines = check_as_text(check(new), verbose=True).splitlines()
     assert lines[6:9] == [
@@ -100,7 +82,7 @@ def test_of_what_is_not_locked_or_of_other_versions_nothing_is_compared():
         "                                    locked      now  change",
         "  step (simulated)                       –  11.0 ms     new",
     ]
-    other = replace(AFTER, tensorflow="2.22.0")
+    other = replace(sample_check.AFTER, tensorflow="2.22.0")
     lines = check_as_text(check(failed(after=other)), verbose=True).splitlines()
     rows = {line[:19].strip(): line.split()[-5:] for line in lines}
     assert rows["step (simulated)"] == ["ms", "11.0", "ms", "not", "comparable"]
@@ -110,14 +92,13 @@ def test_of_what_is_not_locked_or_of_other_versions_nothing_is_compared():
 
 
 def test_devices_that_traded_places_are_compared_by_their_new_names():
-    traded = replace(BEFORE, memory_bytes={"GPU:0": {"variables": 7}, "GPU:1": {"variables": 9}})
-    swapped = replace(
-        DIFFERENCE,
-        before=replace(traded, memory_bytes={"GPU:1": {"variables": 7}, "GPU:0": {"variables": 9}}),
-    )
-    after = replace(AFTER, memory_bytes={"GPU:0": {"variables": 9}, "GPU:1": {"variables": 7}})
-    result = check(failed(before=traded, after=after, difference=swapped))
-    text = check_as_text(result, verbose=True)
+    seven, nine = {"variables": 7}, {"variables": 9}
+    now = {"GPU:0": nine, "GPU:1": seven}
+    before = replace(BEFORE, memory_bytes={"GPU:0": seven, "GPU:1": nine})
+    traded = replace(DIFFERENCE, before=replace(BEFORE, memory_bytes=now))
+    after = replace(sample_check.AFTER, memory_bytes=now)
+    result = failed(before=before, after=after, difference=traded)
+    text = check_as_text(check(result), verbose=True)
     rows = [line.split()[-1] for line in text.splitlines() if "peak memory of" in line]
     assert rows == ["same", "same"]
 
@@ -126,13 +107,13 @@ def test_devices_that_traded_places_are_compared_by_their_new_names():
     ("count", "last"), [(8, None), (9, "1 more tensor"), (100, "92 more tensors")]
 )
 def test_of_many_changes_the_first_are_shown(count, last):
-    many = replace(DIFFERENCE, cuts_added=tuple(cut(f"t{i}", 8) for i in range(count)))
+    cuts = tuple(cut(f"t{i}", 8) for i in range(count))
+    many = replace(DIFFERENCE, cuts_added=cuts)
     text = check_as_text(check(failed(difference=many)), verbose=True)
     lines = [line.strip() for line in text.splitlines()]
     assert len([line for line in lines if line.startswith("+ tensor t")]) == 8
-    assert [line for line in lines if line.startswith("+ and")] == (
-        [f"+ and {last}"] if last else []
-    )
+    told = [f"+ and {last}"] if last else []
+    assert [line for line in lines if line.startswith("+ and")] == told
 
 
 @given(sample_check.hostile_names, st.booleans())
@@ -140,10 +121,8 @@ def test_no_name_adds_a_line_or_drives_a_terminal_or_a_log(name, verbose):
     lines = check_as_text(sample_check.hostile(name), verbose=verbose).splitlines()
     tame = check_as_text(sample_check.hostile("x"), verbose=verbose)
     assert len(lines) == len(tame.splitlines())
-    for line in lines:
-        assert line.isprintable()
-        assert "##" not in line
-        assert not line.lstrip().startswith("::")
+    assert all(line.isprintable() and "##" not in line for line in lines)
+    assert not any(line.lstrip().startswith("::") for line in lines)
 
 
 def test_a_page_is_cut_as_a_whole_folds_what_passed_and_mentions_nobody():
@@ -152,10 +131,8 @@ def test_a_page_is_cut_as_a_whole_folds_what_passed_and_mentions_nobody():
     assert MAX_BYTES * 0.95 < len(page.encode()) <= MAX_BYTES < 65_536  # GitHub's limit.
     assert page.startswith("## advisor check: 2000 models: 2000 failed\n")
     assert page.count("<details>") == page.count("</details>") > 10
-    assert page.endswith(
-        "\n**Cut here**: the page may have 65000 bytes. "
-        "`advisor check --verbose` prints the rest.\n"
-    )
+    rest = "`advisor check --verbose` prints the rest."
+    assert page.endswith(f"\n**Cut here**: the page may have 65000 bytes. {rest}\n")
     shown, _, folded = check_as_markdown(check(passed())).partition("<details>")
     assert shown == "## advisor check: 1 model: 1 passed\n\n"
     assert "| PASSED | models/deepconn.py | towers |" in folded
@@ -163,7 +140,7 @@ def test_a_page_is_cut_as_a_whole_folds_what_passed_and_mentions_nobody():
     assert check_as_markdown(long, max_bytes=500).splitlines() == [
         "## advisor check: 1 model: 1 failed",
         "",
-        "**Cut here**: the page may have 500 bytes. `advisor check --verbose` prints the rest.",
+        f"**Cut here**: the page may have 500 bytes. {rest}",
     ]
     whole = check_as_markdown(check(passed()))
     assert check_as_markdown(check(passed()), max_bytes=len(whole.encode())) == whole
@@ -210,10 +187,8 @@ def read(line):
     head, data = line[2:].split("::", 1)
     name, _, properties = head.partition(" ")
     pairs = (pair.split("=", 1) for pair in properties.split(",") if pair)
-    colon_and_comma = (("%3A", ":"), ("%2C", ","))
-    return Command(
-        name, {key: _unescaped(value, colon_and_comma) for key, value in pairs}, _unescaped(data)
-    )
+    more = (("%3A", ":"), ("%2C", ","))
+    return Command(name, {key: _unescaped(value, more) for key, value in pairs}, _unescaped(data))
 
 
 def commands(text):
@@ -228,7 +203,8 @@ def test_commands_are_escaped_ten_at_most_and_the_last_says_how_many_there_are()
     )
     ten = commands(check_as_github(check(*[failed(problems=(COPIES,))] * 10)))
     assert [command.name for command in ten] == ["error"] * 10
-    eight = commands(check_as_github(check(*[could_not_run()] * 8, *[passed(notes=["a"])] * 5)))
+    result = check(*[sample_check.could_not_run()] * 8, *[passed(notes=["a"])] * 5)
+    eight = commands(check_as_github(result))
     assert [command.name for command in eight] == ["error"] * 8 + ["notice"] * 2
     found = commands(check_as_github(check(*[inconclusive()] * 2, *[failed()] * 5)))
     assert len(found) == MAX_ANNOTATIONS
@@ -269,12 +245,10 @@ def test_problems_are_results_at_their_lines_and_there_is_a_rule_for_every_code(
     for found in content["results"]:
         assert rules[found["ruleIndex"]] == found["ruleId"]
     del driver["version"]
-    golden = (GOLDEN / "check_sample.sarif").read_text(encoding="utf-8")
-    assert content == json.loads(golden)
+    assert content == json.loads(golden_text("check_sample.sarif"))
 
 
 def location(found):
-    """Return the file that a result is at."""
     place = found["locations"][0]["physicalLocation"]["artifactLocation"]
     assert place["uriBaseId"] == "%SRCROOT%"
     return str(place["uri"])
@@ -291,7 +265,7 @@ def test_results_have_a_lasting_fingerprint_and_a_uri_from_the_root_of_the_repos
     (found,) = run(check(failed(problems=(blanks,))))["results"]
     assert location(found) == "my%20models/%C3%A4.py"
     placed = replace(COPIES, place=Place("../placements/p.json", 1))
-    result = check(failed(problems=(LEFT, placed))).within(Path("models/here"))
+    result = check(failed(problems=(sample_check.LEFT, placed))).within(Path("models/here"))
     found = run(result)["results"]
     assert [*map(location, found)] == ["models/here/models/ranker.py", "models/placements/p.json"]
 

@@ -6,20 +6,17 @@ import sample_analysis
 from drawn_pictures import count, pixels, unreadable, words
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_steps import made_up
+from layer_models import model
+from report_samples import made_up
+from summary_graphs import edge, op
 
+from placement_advisor.analysis.analysis_result import Candidate
+from placement_advisor.graph.layer_view import layer_view
+from placement_advisor.graph.op import Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.measurement.measurement import Span
-from placement_advisor.report.pictures.canvas import (
-    COMPUTE_COLOR,
-    COPY_COLOR,
-    DPI,
-    HEAD_IN,
-    LAUNCH_COLOR,
-    drawable,
-    save,
-    text_width_in,
-    told_apart,
-)
+from placement_advisor.report.pictures import canvas
+from placement_advisor.report.pictures.layer_layout import best_layout, layer_parts
 from placement_advisor.report.pictures.result_plots import draw_comparison
 from placement_advisor.report.pictures.timeline_plot import (
     Bar,
@@ -49,7 +46,7 @@ MADE_UP = {
     "no candidate": made_up(candidates=0),
 }
 ANY = SAMPLES | MADE_UP
-HEAD = round(HEAD_IN * DPI)
+HEAD = round(canvas.HEAD_IN * canvas.DPI)
 
 
 def _timeline(analysis):
@@ -79,15 +76,12 @@ def test_files_are_written_for_single_and_the_best_and_for_each_of_the_rest(
 
 def test_pictures_show_what_ran_and_a_picture_of_its_own_what_crashed():
     plain = SAMPLES["sample"]
-    nowhere = replace(
-        plain.candidates[1], name="nowhere", predicted=None, measured=None, comparison=None
-    )
+    nowhere = Candidate(name="nowhere", family="nowhere", rationale="made up")
     analysis = replace(plain, candidates=(*plain.candidates, nowhere))
     for figure in (_timeline(analysis), draw_comparison(analysis)):
         assert {"single", "towers"} <= set(words(figure))
         assert not {"alternating", "nowhere"} & set(words(figure))
-    analysis = SAMPLES["sample"]
-    shown = words(draw_timeline(analysis, in_own_timelines(analysis)))
+    shown = words(draw_timeline(plain, in_own_timelines(plain)))
     assert {"failed: crashed", "simulated, step 51.0 ms"} <= set(shown)
     assert not any(word.startswith("measured, ") for word in shown)
 
@@ -111,12 +105,11 @@ def test_all_rows_share_one_axis_of_time():
 
 def test_compute_and_copies_take_as_many_pixels_as_time(tmp_path):
     analysis = SAMPLES["sample"]
-    towers = replace(analysis, candidates=(analysis.candidates[1],))
-    plot_timelines(towers, tmp_path)
+    plot_timelines(replace(analysis, candidates=(analysis.candidates[1],)), tmp_path)
     drawn = pixels(tmp_path / "timeline.png", top=HEAD)
     # Simulated 52.0 ms of compute and 2.1 ms of copies; measured is both times 1.04. The strip of
     # compute is 0.56 of a row high, that of copies 0.26.
-    share = count(drawn, COPY_COLOR) / count(drawn, COMPUTE_COLOR)
+    share = count(drawn, canvas.COPY_COLOR) / count(drawn, canvas.COMPUTE_COLOR)
     assert share == pytest.approx(2.1 / 52.0 * 0.26 / 0.56, rel=0.2)
 
 
@@ -124,25 +117,17 @@ def test_ops_shorter_than_the_launches_between_them_are_drawn_for_as_long_as_the
     """Else 1,000 kernels of 1 µs, with 4 µs of launching before each, look like 5 ms of work."""
     plain = sample_analysis.elsewhere()
     single = plain.candidates[0]
-    assert single.predicted is not None
-    runs = tuple(
-        OpRun(
-            op=f"op{at}",
-            device="worker:0",
-            ready_ns=at,
-            start_ns=at + 4_000,
-            end_ns=at + 5_000,
-            launch=(at, at + 4_000),
-        )
+    times = [
+        {"ready_ns": at, "start_ns": at + 4_000, "end_ns": at + 5_000, "launch": (at, at + 4_000)}
         for at in range(0, 5_000_000, 5_000)
-    )
-    schedule = replace(
-        single.predicted, runs=runs, step_ns=5_000_000, compute_ns={"worker:0": 10**6}
-    )
+    ]
+    runs = tuple(OpRun(op="op", device="worker:0", **each) for each in times)
+    computes = {"worker:0": 1_000_000}
+    schedule = replace(single.predicted, runs=runs, step_ns=5_000_000, compute_ns=computes)
     analysis = replace(plain, candidates=(replace(single, predicted=schedule),))
     plot_timelines(analysis, tmp_path)
     drawn = pixels(tmp_path / "timeline.png", top=HEAD)
-    blue, launching = count(drawn, COMPUTE_COLOR), count(drawn, LAUNCH_COLOR)
+    blue, launching = count(drawn, canvas.COMPUTE_COLOR), count(drawn, canvas.LAUNCH_COLOR)
     # A fifth of the strip is blue; behind it launches take four fifths.
     assert blue / (blue + launching) == pytest.approx(0.2 / 0.8, rel=0.15)
     assert {"the host launches ops", "1.00 ms"} <= set(words(_timeline(analysis)))
@@ -183,14 +168,14 @@ def test_a_step_whose_profile_breaks_a_law_stays_whole_and_says_so(tmp_path):
     broken = replace(analysis, candidates=analysis.candidates[:2])
     figure = draw_comparison(broken)
     assert "no profile to rely on" in words(figure)
-    save(figure, tmp_path / "comparison.png")
-    assert count(pixels(tmp_path / "comparison.png"), COPY_COLOR) < 400  # The legend alone.
+    canvas.save(figure, tmp_path / "comparison.png")
+    assert count(pixels(tmp_path / "comparison.png"), canvas.COPY_COLOR) < 400  # The legend alone.
     said = "measured speed-up 1.69× (95 % 1.64–1.72), no profile to rely on"
     assert {said, "measured baseline"} <= set(words(_timeline(analysis)))
 
 
-def _span(start_ns, end_ns, name="op", *, is_copy=False):
-    return Span(lane="GPU:0", name=name, start_ns=start_ns, end_ns=end_ns, is_copy=is_copy)
+def _span(start_ns, end_ns, name="op"):
+    return Span(lane="GPU:0", name=name, start_ns=start_ns, end_ns=end_ns, is_copy=False)
 
 
 def _bar(start_ns, end_ns, name="", busy_ns=None):
@@ -198,28 +183,11 @@ def _bar(start_ns, end_ns, name="", busy_ns=None):
     return Bar(name=name, start_ns=start_ns, end_ns=end_ns, busy_ns=busy_ns)
 
 
-spans = st.lists(
-    st.tuples(st.integers(0, 1_000), st.integers(0, 100)).map(
-        lambda drawn: _span(drawn[0], drawn[0] + drawn[1])
-    ),
-    max_size=60,
-)
-
-
 def test_tiny_neighbours_merge_and_large_ones_keep_their_names():
     # a pixel is 10 ns: the first three are tiny, the next two are not, the last is far off
-    merged = merge(
-        [
-            _span(0, 5),
-            _span(5, 12),
-            _span(15, 20),
-            _span(20, 80, "model/conv/Conv2D"),
-            _span(80, 200, "MatMul"),
-            _span(230, 232, "Relu"),
-        ],
-        pixel_ns=10,
-    )
-    assert merged == (
+    tiny = (_span(0, 5), _span(5, 12), _span(15, 20))
+    large = (_span(20, 80, "model/conv/Conv2D"), _span(80, 200, "MatMul"))
+    assert merge([*tiny, *large, _span(230, 232, "Relu")], pixel_ns=10) == (
         _bar(0, 20, busy_ns=17),
         _bar(20, 80, "Conv2D"),
         _bar(80, 200, "MatMul"),
@@ -227,8 +195,9 @@ def test_tiny_neighbours_merge_and_large_ones_keep_their_names():
     )
 
 
-@given(spans)
-def test_merging_neither_hides_nor_invents_more_than_the_gaps_of_a_pixel(drawn):
+@given(st.lists(st.tuples(st.integers(0, 1_000), st.integers(0, 100)), max_size=60))
+def test_merging_neither_hides_nor_invents_more_than_the_gaps_of_a_pixel(starts_and_lengths):
+    drawn = [_span(start_ns, start_ns + length) for start_ns, length in starts_and_lengths]
     bars = merge(drawn, pixel_ns=10)
     for span in drawn:
         assert any(bar.start_ns <= span.start_ns and span.end_ns <= bar.end_ns for bar in bars)
@@ -260,9 +229,7 @@ def test_rows_are_devices_idle_ones_too_then_hosts_and_a_step_ends_with_the_last
     assert (towers[0].end_ns, late.end_ns) == (towers[0].step_ns, 40_000_000)
 
 
-WORDS = [
-    f"{layer}_dropout" for layer in ("encoder_1_forward", "encoder_1_self", "decoder_1_forward")
-]
+WORDS = ["encoder_1_forward_dropout", "encoder_1_self_dropout", "decoder_1_forward_dropout"]
 
 
 @pytest.mark.parametrize(
@@ -279,38 +246,107 @@ WORDS = [
     ],
 )
 def test_a_name_is_as_short_as_it_has_to_be(names, width, short):
-    assert list(told_apart(names, 9, width).values())[: len(short)] == short
+    assert list(canvas.told_apart(names, 9, width).values())[: len(short)] == short
 
 
 def test_a_long_name_keeps_what_tells_it_from_the_others():
     told = [(f"layer_{i}", f"{part}/") for i in (3, 4) for part in "qk"]
     names = [f"encoder/{layer}/attention/output/{part}projection" for layer, part in told]
-    for parts, short in zip(told, told_apart(names, 9, 1.6).values(), strict=True):
+    for parts, short in zip(told, canvas.told_apart(names, 9, 1.6).values(), strict=True):
         assert all(part in short for part in parts)
-        assert text_width_in(short, 9) <= 1.6
+        assert canvas.text_width_in(short, 9) <= 1.6
     frequent = [f"block_{i}_attention/{part}" for i in (1, 2) for part in ("query", "key", "value")]
     alike = [f"block_{i}_attention/attention_output" for i in (1, 2)]
-    short = told_apart([*frequent, *alike], 9, 1.5)
+    short = canvas.told_apart([*frequent, *alike], 9, 1.5)
     assert [short[name] for name in alike] == ["block_1_…output", "block_2_…output"]
-    assert drawable("模 $x$ {") == "? $x$ {"
+    assert canvas.drawable("模 $x$ {") == "? $x$ {"
 
 
 @given(st.lists(st.text("ab1_/W()模 ", min_size=1, max_size=40), max_size=8))
 def test_any_names_fit_and_are_told_apart(names):
-    short = told_apart(names, 9, 0.8)
+    short = canvas.told_apart(names, 9, 0.8)
     assert set(short) == set(names)
     assert len(set(short.values())) == len(set(names))
-    assert all(text_width_in(text, 9) <= 0.8 for text in short.values())
+    assert all(canvas.text_width_in(text, 9) <= 0.8 for text in short.values())
 
 
 def test_titles_say_what_came_out():
-    title = (
-        "deepconn: towers 1.69×, waits 1.56 ms for copies (as-is, with all of the machine: 29.4 ms)"
-    )
+    as_is = "(as-is, with all of the machine: 29.4 ms)"
     analysis = SAMPLES["sample"]
-    assert title in words(_timeline(analysis))
-    assert title in words(draw_comparison(analysis))
+    for figure in (_timeline(analysis), draw_comparison(analysis)):
+        assert f"deepconn: towers 1.69×, waits 1.56 ms for copies {as_is}" in words(figure)
     found = "deepconn: towers 1.73×, waits 1.50 ms for copies, simulated"
     assert found in words(_timeline(SAMPLES["unmeasured"]))
     alone = replace(analysis, candidates=analysis.candidates[:1], as_is=None)
     assert "deepconn: single 51.0 ms, waits for no copies" in words(_timeline(alone))
+
+
+BOX = (2.0, 0.5)
+
+
+# The model adds what its layer a returns, and reads b's.
+LAYERS = ("model", "a", "model", "b", "model")
+WRAPPED = OpGraph(
+    [op(f"{i}", "Relu", layer=layer, flops=1) for i, layer in enumerate(LAYERS)],
+    [edge(f"{i}", f"{i + 1}", 8) for i in range(4)],
+)
+VARIABLE = op("w", "VarHandleOp", Role.VARIABLE, variable="w", parameter_bytes=8, output_bytes=(0,))
+READ = op("read", "ReadVariableOp", layer="lstm/cell", variable="w", output_bytes=(8,))
+SIDE_BY_SIDE = OpGraph(
+    [op(name, "AddV2", layer=name[0]) for name in ("a1", "b1", "b2", "a2")],
+    [edge("a1", "b1", 8), edge("b2", "a2", 8)],
+)
+# A layer that only reads its variables is drawn before its reader.
+READS_ONLY = OpGraph(
+    [VARIABLE, READ, op("loop", "While", layer="lstm")],
+    [edge("w", "read", 0), edge("read", "loop", 8)],
+)
+
+
+@pytest.mark.parametrize(
+    ("graph", "sent"),
+    [
+        (WRAPPED, ["model > a", "a > model #2", "model #2 > b", "b > model #3"]),
+        (SIDE_BY_SIDE, ["a > b", "b > a #2"]),
+        (model("in -> a", "a -> b", "a b -> c"), ["a > b", "a > c", "b > c"]),
+        (READS_ONLY, ["lstm/cell > lstm"]),
+    ],
+)
+def test_a_layer_is_cut_where_its_data_comes_back_to_it(graph, sent):
+    parts, edges = layer_parts(graph, layer_view(graph))
+    names = [part.name for part in parts]
+    assert [f"{names[source]} > {names[target]}" for source, target in edges] == sent
+    assert all(source < target for source, target in edges)
+
+
+@given(st.integers(1, 30), st.data())
+def test_boxes_never_overlap_and_arrows_lead_from_box_to_box(count, data):
+    ends = st.integers(0, count - 1)
+    pairs = data.draw(st.lists(st.tuples(ends, ends), unique=True))
+    edges = [(i, j) for i, j in pairs if i < j]
+    boxes, routes = best_layout(count, edges, BOX)
+    for i, box in enumerate(boxes):
+        for other in boxes[:i]:
+            far = (abs(a - b) for a, b in zip(box, other, strict=True))
+            assert any(one >= side - 1e-6 for one, side in zip(far, BOX, strict=True))
+    assert set(routes) == set(edges)
+    for (source, target), route in routes.items():
+        assert (route[0], route[-1]) == (boxes[source], boxes[target])
+
+
+def test_a_long_chain_is_folded_a_short_one_is_not_and_two_towers_do_not_cross():
+    def columns(count):
+        edges = [(i, i + 1) for i in range(count - 1)]
+        boxes, _ = best_layout(count, edges, BOX)
+        assert max(max(box) for box in boxes) < 20
+        return [[y for x, y in boxes if x == column] for column in sorted({x for x, _ in boxes})]
+
+    (only,) = columns(5)
+    assert only == sorted(only)
+    down, up, *_ = columns(60)
+    assert (down, up) == (sorted(down), sorted(up, reverse=True))
+    # 0 -> 3 -> 4 and 1 -> 2 -> 4, with the second rank given the other way round.
+    boxes, _ = best_layout(5, [(0, 3), (1, 2), (3, 4), (2, 4)], BOX)
+    x0, x1, x2, x3, x4 = (x for x, _ in boxes)
+    assert (x0 < x1) == (x3 < x2)
+    assert x4 == pytest.approx((x2 + x3) / 2)

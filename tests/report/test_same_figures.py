@@ -12,8 +12,8 @@ import pytest
 import sample_analysis
 from drawn_pictures import words
 from op_graphs import op
+from report_samples import towers_graph
 from sample_analysis import published
-from simulated_steps import towers_graph
 
 from placement_advisor.analysis.recommendation import recommend
 from placement_advisor.cost.gpu.assumed_times import times_by_gpu
@@ -55,15 +55,10 @@ def _longer(candidate):
     return replace(candidate, measured=replace(candidate.measured, profile=longer))
 
 
-def _profile(candidate):
-    assert candidate.profile is not None
-    return candidate.profile
-
-
 def test_figures_of_a_step_are_the_same_everywhere(told, tmp_path):
     towers = told.candidates[1]
-    computes = format_ns(_profile(towers).compute_ns[W0])
-    waits = format_ns(_profile(towers).exposed_ns)
+    computes = format_ns(towers.profile.compute_ns[W0])
+    waits = format_ns(towers.profile.exposed_ns)
     timed = format_ns(median(towers.measured.step_ns))
     speedup = f"{towers.comparison.speedup.median:.2f}×"
     (says,) = [text for text in told.recommendation.deciding if f"{W0} computes" in text]
@@ -72,12 +67,12 @@ def test_figures_of_a_step_are_the_same_everywhere(told, tmp_path):
     on_screen = "\n".join(line.text for line in screen(published(told), tmp_path, 100))
     assert f" {waits}\n" in on_screen  # The table's last column.
     assert f"waits {waits} for copies" in on_screen
+    assert timed in on_screen
+    assert speedup in on_screen
     for text in (full_text(told), render_markdown(told)):
-        assert f"compute: {computes} on {W0}" in " ".join(text.split())
-        assert f"{waits} exposed" in " ".join(text.split())
-    for text in (on_screen, full_text(told), render_markdown(told)):
-        assert timed in text
-        assert speedup in text
+        said = " ".join(text.split())
+        for figure in (f"compute: {computes} on {W0}", f"{waits} exposed", timed, speedup):
+            assert figure in said
     content = sample_analysis.as_json(told)["candidates"][1]["measured"]
     assert format_ns(content["compute_ns"][W0]) == computes
     assert format_ns(content["exposed_ns"]) == waits
@@ -91,19 +86,15 @@ def test_figures_of_a_step_are_the_same_everywhere(told, tmp_path):
     assert speedup in " ".join(words(draw_timeline(told, told.candidates[:2])))
 
 
-TOLD = "Expect errors"
 PAGE = (Path(__file__).parents[2] / "docs/explanation/gpus.md").read_text(encoding="utf-8")
 
 
 def told_of_times(*times):
-    found = expected_error((), map(GpuTimes.of, times), stand_in=False)
-    assert found is not None
-    return found
+    return expected_error((), map(GpuTimes.of, times), stand_in=False)
 
 
 def test_candidates_whose_errors_are_known_are_told_with_them():
     told = expected_error(["single", "alternating", "own"], (), stand_in=True)
-    assert told is not None
     assert f"on {MODELS} models" in told
     assert f"alternating {format_share(MEDIAN_OF['alternating'])}" in told
     assert "towers" not in told
@@ -113,7 +104,7 @@ def test_candidates_whose_errors_are_known_are_told_with_them():
 def test_where_nothing_is_known_of_costs_no_errors_are_told():
     unmeasured = sample_analysis.unmeasured()
     elsewhere = replace(unmeasured.testbed, stand_in=False)
-    assert TOLD not in full_text(replace(unmeasured, testbed=elsewhere))
+    assert "Expect errors" not in full_text(replace(unmeasured, testbed=elsewhere))
 
 
 def test_times_on_gpus_are_told_with_what_they_rest_on():
@@ -129,9 +120,8 @@ def test_times_on_gpus_are_told_with_what_they_rest_on():
     assert "on V100-SXM2" in both
     assert "38 % on kernels measured on other chips" in both.split("on A10")[1]
     bare = replace(ours, families=(), assumed_share=0.0, roofline_share=1.0)
-    assert told_of_times(bare).endswith(
-        "0 % rests on kernels without a record, 100 % on peaks alone."
-    )
+    told = told_of_times(bare)
+    assert told.endswith("0 % rests on kernels without a record, 100 % on peaks alone.")
 
 
 def test_shares_are_those_of_the_time_of_ops_on_each_sort_of_gpu():
@@ -143,12 +133,10 @@ def test_shares_are_those_of_the_time_of_ops_on_each_sort_of_gpu():
     }
     graph = OpGraph([op(name)._replace(kernel=kernel) for name, (kernel, _) in kernels.items()], [])
     times_ns = dict(zip(kernels, (40_000, 30_000, 12_000, 6_000), strict=True))
-    table = CostTable(
-        costs={
-            name: OpCost(time_ns=times_ns[name], basis=basis)
-            for name, (_, basis) in kernels.items()
-        }
-    )
+    costs = {
+        name: OpCost(time_ns=times_ns[name], basis=basis) for name, (_, basis) in kernels.items()
+    }
+    table = CostTable(costs=costs)
     cluster = read_hardware("2xV100+T4")
     v100, t4 = times_by_gpu(graph, table.everywhere(cluster), cluster)
     assert (v100.gpu, t4.gpu) == ("V100-SXM2", "T4")
@@ -163,21 +151,19 @@ def test_shares_are_those_of_the_time_of_ops_on_each_sort_of_gpu():
 
 @pytest.mark.parametrize(
     ("word", "family"),
-    {
-        **{name: name for name in ("linear", "bmm", "softmax")},
-        **{"convolutions": "conv", "layer normalisation": "ln"},
-    }.items(),
+    [
+        *((name, name) for name in ("linear", "bmm", "softmax")),
+        *(("convolutions", "conv"), ("layer normalisation", "ln")),
+    ],
 )
 def test_errors_of_kernels_are_those_of_the_page(word, family):
     table = PAGE.split("| own | worst GPU |")[1]
     row = next(line for line in table.splitlines() if line.startswith(f"| {word} |"))
     _, own, _, _, new, *_ = (cell.strip() for cell in row.strip("|").split("|"))
-    fitted, transferred = (kernel_errors(gpu_facts(name))[family] for name in ("T4", "K80"))
-    assert fitted == (KernelBasis.FITTED, pytest.approx(float(own.rstrip(" %")) / 100, abs=6e-4))
-    assert transferred == (
-        KernelBasis.TRANSFERRED,
-        pytest.approx(float(new.rstrip(" %")) / 100, abs=6e-4),
-    )
+    shares = (("T4", KernelBasis.FITTED, own), ("K80", KernelBasis.TRANSFERRED, new))
+    for gpu, basis, cell in shares:
+        error = pytest.approx(float(cell.rstrip(" %")) / 100, abs=6e-4)
+        assert kernel_errors(gpu_facts(gpu))[family] == (basis, error)
 
 
 def test_errors_of_published_steps_are_those_of_the_page_and_every_family_has_words():

@@ -5,18 +5,19 @@ from pathlib import Path
 import pytest
 import sample_analysis
 from drawn_cases import cases
+from golden_files import golden_text
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from sample_analysis import CAPTURED, published
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun
 from placement_advisor.cli.results import shown
 from placement_advisor.measurement.measurement import FailureKind
 from placement_advisor.report.terminal import MOST_LINES, screen, shortened
-from placement_advisor.results.analysis import Finding, Training, Trial, Where
+from placement_advisor.results.analysis import Training, Trial
 from placement_advisor.results.candidate import Failure, RatioInterval, Steps
 
-GOLDEN = Path(__file__).parent / "golden"
 FOLDER = Path("advisor-out/deepconn")
 ESCAPE = "\x1b"
 MS = 1_000_000
@@ -30,10 +31,9 @@ def text(of, width=80, *, color=False):
 SAMPLE = published(sample_analysis.sample())
 
 
-def ran(name, ratio, failure=None, why="x"):
+def ran(name, ratio, failure=None):
     """A candidate that ran, by its ratio to single's 10 ms."""
     towers = SAMPLE.candidates[1]
-    assert towers.measured is not None
     step_ns = round(10 * MS * ratio)
     return replace(
         towers,
@@ -47,22 +47,18 @@ def ran(name, ratio, failure=None, why="x"):
             compute_ns={"worker:0": 5 * MS, "worker:1": MS},
             exposed_by_device_ns={"worker:0": MS, "worker:1": 2 * MS},
         ),
-        failure=failure and Failure(kind=failure, message=why, in_full=None),
+        failure=failure and Failure(kind=failure, message="x", in_full=None),
     )
 
 
 def only_simulated(name):
-    predicted = SAMPLE.candidates[1].predicted
-    assert predicted is not None
-    told = replace(predicted, step_ns=10 * MS, ratio_to_single=None)
+    told = replace(SAMPLE.candidates[1].predicted, step_ns=10 * MS, ratio_to_single=None)
     return replace(ran(name, 1.0), predicted=told, measured=None)
 
 
 def unverified(candidate):
-    measured = candidate.measured
-    assert measured.verification is not None
-    found = replace(measured.verification, unverified=("bias",))
-    return replace(candidate, measured=replace(measured, verification=found))
+    found = replace(candidate.measured.verification, unverified=("bias",))
+    return replace(candidate, measured=replace(candidate.measured, verification=found))
 
 
 def with_candidates(*candidates):
@@ -70,24 +66,12 @@ def with_candidates(*candidates):
 
 
 def answering(of, **changes):
-    """The analysis with another answer."""
     return replace(of, recommendation=replace(of.recommendation, **changes))
 
 
-def finding(number):
-    return Finding(
-        code=f"PA{number}",
-        name="a-name",
-        finding="so it is",
-        action="do this " * 40,
-        where=Where(),
-        hypothetical=False,
-        saving_ns=MS,
-        saving_step_ns=4 * MS,
-        saving_low_ns=MS,
-        saving_high_ns=2 * MS,
-        saving_basis="simulated",
-    )
+def finding(number, **changes):
+    told = {"code": f"PA{number}", "action": "do this " * 40}
+    return replace(SAMPLE.findings[0], **told | changes)
 
 
 def crowded(long):
@@ -106,14 +90,8 @@ def crowded(long):
         findings=tuple(map(finding, range(100, 120))),
         warnings=("so it is",) * 90,
     )
-    return answering(
-        of,
-        candidate=many[7].name,
-        answer=long * 9,
-        caveat=long * 9,
-        how=long * 9,
-        deciding=(long * 9,) * 30,
-    )
+    said = dict.fromkeys(("answer", "caveat", "how"), long * 9)
+    return answering(of, candidate=many[7].name, deciding=(long * 9,) * 30, **said)
 
 
 CROWDED = crowded("long words of many a name ")
@@ -123,7 +101,7 @@ CROWDED = crowded("long words of many a name ")
 @pytest.mark.parametrize("name", ["sample", "unmeasured", "elsewhere"])
 def test_the_screen_is_the_golden_one_and_colour_only_adds_codes(name, width):
     of = published(getattr(sample_analysis, name)())
-    expected = (GOLDEN / f"screen_{name}_{width}.txt").read_text(encoding="utf-8")
+    expected = golden_text(f"screen_{name}_{width}.txt")
     assert text(of, width) == expected
     colored = text(of, width, color=True)
     assert ESCAPE in colored
@@ -133,8 +111,6 @@ def test_the_screen_is_the_golden_one_and_colour_only_adds_codes(name, width):
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
 @pytest.mark.parametrize("long", ["long words of many a name ", "oneword", "名前", "a\x1b[2Jb\n"])
 def test_no_analysis_takes_more_lines_or_columns_than_a_screen_has(width, long):
-    from rich.cells import cell_len
-
     lines = text(crowded(long), width).splitlines()
     assert len(lines) <= MOST_LINES
     assert max(map(cell_len, lines)) <= width
@@ -184,7 +160,7 @@ def test_no_number_is_cut_or_parted_from_its_unit_and_no_instruction_is_cut(word
 LONG_COMMAND = "advisor analyze 'my models/net.py' --devices 4 --batch-size 208" + " --steps 9" * 9
 STAY = answering(SAMPLE, verdict=AdviceVerdict.STAY_SINGLE, how=None, caveat=None, next_run=None)
 ROUNDS = NextRun(change="with --rounds 180", takes_ns=370_000_000_000)
-TRIED = replace(finding(302), command=LONG_COMMAND)
+TRIED = finding(302, command=LONG_COMMAND)
 
 
 @pytest.mark.parametrize(
@@ -205,16 +181,12 @@ def test_what_to_do_next_is_one_command(of, command):
 
 
 def test_why_a_candidate_failed_is_a_sentence_under_the_table_and_the_rest_in_a_file():
-    failed = ran("mirrored", 0.1, FailureKind.CRASHED, why="it refuses")
-    assert failed.failure is not None
-    told = replace(failed.failure, in_full="failures/mirrored.txt")
-    of = with_candidates(ran("single", 1.0), replace(failed, failure=told))
+    in_full = "failures/mirrored.txt"
+    told = Failure(kind=FailureKind.CRASHED, message="it refuses", in_full=in_full)
+    of = with_candidates(ran("single", 1.0), replace(ran("mirrored", 0.1), failure=told))
     lines = text(of).splitlines()
     at = lines.index("not measured: 1 (crashed: mirrored)")
-    assert lines[at + 1 : at + 3] == [
-        "mirrored: it refuses",
-        "  in full: advisor-out/deepconn/failures/mirrored.txt",
-    ]
+    assert lines[at + 1 : at + 3] == ["mirrored: it refuses", f"  in full: {FOLDER}/{in_full}"]
     # What decides has said so already.
     said = answering(of, deciding=("mirrored: crashed: it refuses",))
     assert "mirrored: it refuses" not in text(said).splitlines()
@@ -271,8 +243,6 @@ def test_candidates_stand_best_first_and_what_has_no_figures_is_one_line():
 )
 @cases(200)
 def test_names_are_shortened_to_the_width_with_a_sign(names, width):
-    from rich.cells import cell_len
-
     for name, short in zip(names, shortened(names, width), strict=True):
         assert cell_len(short) <= width
         assert short == name or "…" in short
@@ -317,19 +287,16 @@ TRAINED = Training(
 
 
 @pytest.mark.parametrize(
-    ("training", "says"),
+    ("changes", "says"),
     [
         (
-            TRAINED,
-            "your training: 4,000 steps with towers at 20.0 ms, 31 with your own at 30.0 ms: 1.50× "
-            "(1.40–1.60)",
+            {},
+            "4,000 steps with towers at 20.0 ms, 31 with your own at 30.0 ms: 1.50× (1.40–1.60)",
         ),
-        (replace(TRAINED, trial=None), "4,000 steps with towers, 31 with your own; no trial"),
-        (
-            replace(TRAINED, why_not="written for another graph"),
-            "your training: as it is, written for another graph",
-        ),
+        ({"trial": None}, "4,000 steps with towers, 31 with your own; no trial"),
+        ({"why_not": "written for another graph"}, "as it is, written for another graph"),
     ],
 )
-def test_what_was_trained_stands_beside_what_was_measured(training, says):
-    assert says in text(replace(SAMPLE, training=training), width=200)
+def test_what_was_trained_stands_beside_what_was_measured(changes, says):
+    training = replace(TRAINED, **changes)
+    assert f"your training: {says}" in text(replace(SAMPLE, training=training), width=200)

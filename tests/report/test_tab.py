@@ -1,14 +1,11 @@
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from golden_files import golden_text
+from report_samples import PLACEMENT, snapshot_of, towers, towers_graph, write_sample
 from sample_analysis import joined, not_applicable, ranged, sample, unreliable
 from sample_break_even import with_break_even
-from simulated_steps import PLACEMENT, towers, towers_graph
-from tab_samples import snapshot_of, write_sample
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.errors import AdvisorError
@@ -19,22 +16,18 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.measurement.measurement import Interval
 from placement_advisor.report.html_file import report_html
 from placement_advisor.report.pictures.layer_layout import layer_map
-from placement_advisor.report.tensorboard.tab_data import (
-    Candidate,
-    Details,
-    Overview,
-    Tab,
-    read_details,
-    read_overview,
-)
+from placement_advisor.report.tensorboard import tab_data
 
-GOLDEN = Path(__file__).parent / "golden"
 MAP = layer_map(towers_graph())
 DEVICES = sample().testbed.cluster.place_names()
 
 
+def row_of(candidate):
+    return tab_data.Candidate.of(candidate, DEVICES)
+
+
 def details(candidate, devices=DEVICES):
-    return Details.of(candidate, towers_graph(), MAP, devices)
+    return tab_data.Details.of(candidate, towers_graph(), MAP, devices)
 
 
 def table(parts):
@@ -61,19 +54,18 @@ def test_layers_stand_in_the_order_of_the_data_and_of_very_many_those_that_hold_
 
 
 def test_the_tab_has_ranges_and_words_for_what_does_not_apply_and_no_broken_profile():
-    alone, row, _ = (Candidate.of(each, DEVICES) for each in ranged().candidates)
+    alone, row, _ = map(row_of, ranged().candidates)
     assert (alone.figures[3], alone.after_runs) == (("–", "–"), None)
     assert (row.figures[3][0].split()[1], row.after_runs) == ("(1.25–2.00)", None)
-    _, row, _ = (Candidate.of(each, DEVICES) for each in joined().candidates)
+    _, row, _ = map(row_of, joined().candidates)
     assert row.figures[3][0].split()[1] == "(1.25–2.00)"
     assert row.after_runs == "after 2 runs: 1.56× (1.00–1.60)"
-    _, row = (Candidate.of(each, DEVICES) for each in not_applicable().candidates)
+    _, row = map(row_of, not_applicable().candidates)
     assert row.failure == "not applicable: the model has one tower"
     assert (row.is_applicable, row.figures) == (False, ())
     row = unreliable().candidates[1]
-    step, copies, exposed, _ = Candidate.of(row, DEVICES).figures
-    assert step == ("30.1 ms", "30.5 ms")
-    assert (copies[1], exposed[1]) == ("–", "–")
+    step, copies, exposed, _ = row_of(row).figures
+    assert (step, copies[1], exposed[1]) == (("30.1 ms", "30.5 ms"), "–", "–")
     assert details(row).activities == ()
     assert [each.heading for each in details(row).timelines] == ["simulated, step 30.1 ms"]
 
@@ -81,43 +73,40 @@ def test_the_tab_has_ranges_and_words_for_what_does_not_apply_and_no_broken_prof
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("tab_overview", Overview.of(replace(with_break_even(), findings=()), MAP)),
+        ("tab_overview", tab_data.Overview.of(replace(with_break_even(), findings=()), MAP)),
         ("tab_details", details(sample().candidates[1])),
     ],
 )
 def test_what_the_tab_is_given_is_the_golden_one(name, content):
-    assert json_text(content) == (GOLDEN / f"{name}.json").read_text(encoding="utf-8")
+    assert json_text(content) == golden_text(f"{name}.json")
 
 
 def test_the_verdict_is_told_in_a_sentence_with_what_to_do_and_candidates_are_sorted():
-    shown = Overview.of(sample(), MAP)
-    assert shown.answer == "Split: towers is 1.69× as fast as one device"
-    assert shown.actions[0].startswith("Place towers: layers item_conv on worker:1")
-    assert shown.actions[1].startswith("PA201: keep the item tower's part")
-    assert [each.name for each in shown.candidates] == ["towers", "single", "alternating"]
     plain = sample()
+
+    def shown(**changes):
+        answer = replace(plain.recommendation, **changes)
+        return tab_data.Overview.of(replace(plain, recommendation=answer), MAP)
+
+    split = shown()
+    assert split.answer == "Split: towers is 1.69× as fast as one device"
+    assert split.actions[0].startswith("Place towers: layers item_conv on worker:1")
+    assert split.actions[1].startswith("PA201: keep the item tower's part")
+    assert [each.name for each in split.candidates] == ["towers", "single", "alternating"]
+    assert shown(basis="simulated").answer == f"{split.answer}, simulated"
     slower = Interval(median=1 / 1.07, low=0.9, high=0.95)
-    stays = replace(
-        plain.recommendation, verdict=AdviceVerdict.STAY_SINGLE, speedup=slower, next_run=None
-    )
-    shown = Overview.of(replace(plain, recommendation=stays), MAP)
-    assert shown.answer == "Don't split: the best split, towers, is 7 % slower"
-    assert shown.actions[0] == "Keep the step on one device."
-    simulated = replace(plain.recommendation, basis="simulated")
-    shown = Overview.of(replace(plain, recommendation=simulated), MAP)
-    assert shown.answer == "Split: towers is 1.69× as fast as one device, simulated"
-    doubt = replace(stays, verdict=AdviceVerdict.CANNOT_TELL, candidate=None)
-    shown = Overview.of(replace(plain, recommendation=replace(doubt, answer="cannot tell")), MAP)
-    assert shown.answer == "Cannot tell"
+    stays = shown(verdict=AdviceVerdict.STAY_SINGLE, speedup=slower, next_run=None)
+    assert stays.answer == "Don't split: the best split, towers, is 7 % slower"
+    assert stays.actions[0] == "Keep the step on one device."
+    doubt = {"verdict": AdviceVerdict.CANNOT_TELL, "candidate": None, "answer": "cannot tell"}
+    assert shown(**doubt).answer == "Cannot tell"
 
 
 def test_a_finding_has_its_place_and_its_page_and_an_empty_profile_says_so():
-    (finding,) = Overview.of(sample(), MAP).findings
+    (finding,) = tab_data.Overview.of(sample(), MAP).findings
     assert finding.parts[1].text == "layer item_conv, sample_models/deepconn.py:41"
     assert (finding.parts[-1].markdown or "").startswith("# PA201")
     towers = sample().candidates[1]
-    assert towers.measured is not None
-    assert towers.profile is not None
     bare = replace(towers.measured, profile=replace(towers.profile, activities=()))
     (empty,) = details(replace(towers, measured=bare)).activities
     assert empty.text == "The profile is empty."
@@ -125,7 +114,7 @@ def test_a_finding_has_its_place_and_its_page_and_an_empty_profile_says_so():
 
 def test_what_is_not_known_or_not_measured_is_none_or_left_out():
     split = replace(sample().candidates[1], predicted=towers(), measured=None)
-    assert Candidate.of(split, DEVICES).figures[1][0].endswith(", ≥ 3.20 kB")
+    assert row_of(split).figures[1][0].endswith(", ≥ 3.20 kB")
     shown = details(split, ("GPU:0", "GPU:1"))
     assert [(name, size) for name, _, size, _ in table(shown.tensors).rows] == [
         ("lookup:0", "1.60 kB"),
@@ -144,14 +133,14 @@ def test_what_is_not_known_or_not_measured_is_none_or_left_out():
 
 
 def test_a_tab_follows_an_analysis_and_details_are_written_again_only_when_there_is_more(tmp_path):
-    analysis, tab = sample(), Tab(tmp_path, towers_graph())
+    analysis, tab = sample(), tab_data.Tab(tmp_path, towers_graph())
     tab.show(snapshot_of(analysis, "measuring costs", testbed=None, candidates=()))
-    overview = read_overview(tmp_path / OVERVIEW)
+    overview = tab_data.read_overview(tmp_path / OVERVIEW)
     assert overview.headline == "Running: measuring costs"
     assert (overview.chosen, overview.devices, overview.findings) == (None, (), ())
     assert overview.no_findings == "Not yet known."
     assert overview.graph.layers[0].name == "lookup"
-    tab = Tab(tmp_path, towers_graph())
+    tab = tab_data.Tab(tmp_path, towers_graph())
     unmeasured = tuple(replace(c, measured=None) for c in analysis.candidates)
     early = snapshot_of(analysis, "timing", candidates=unmeasured)
     tab.show(early)
@@ -160,7 +149,8 @@ def test_a_tab_follows_an_analysis_and_details_are_written_again_only_when_there
     tab.show(early)
     assert file.stat().st_mtime_ns == first.st_mtime_ns
     tab.show(analysis)
-    assert len(read_details(file, read_overview(tmp_path / OVERVIEW)).timelines) == 2
+    overview = tab_data.read_overview(tmp_path / OVERVIEW)
+    assert len(tab_data.read_details(file, overview).timelines) == 2
     assert [path.name for path in tmp_path.rglob("*.new")] == []
 
 
@@ -200,5 +190,4 @@ def test_what_cannot_be_shown_is_refused_with_its_place(logdir, candidate, chang
 
 
 def spans(details, timeline):
-    found: list[list[int]] = details["timelines"][timeline]["spans"]
-    return found
+    return details["timelines"][timeline]["spans"]

@@ -62,8 +62,5 @@ def train_step(user_words, item_words, ratings):
     return loss
 
 
-inputs = (
-    tf.TensorSpec([BATCH, WORDS], tf.int32),
-    tf.TensorSpec([BATCH, WORDS], tf.int32),
-    tf.TensorSpec([BATCH]),
-)
+words = tf.TensorSpec([BATCH, WORDS], tf.int32)
+inputs = (words, words, tf.TensorSpec([BATCH]))

@@ -1,19 +1,14 @@
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib
 import json
 import re
-import tempfile
-from pathlib import Path
-from typing import Any
 
 import pytest
 from command_runs import run_here
 from damaged_files import LIMIT_S, Reader, examined
 from damaged_files import MOST_BYTES as MOST_GROWN_BYTES
-from tab_samples import write_sample
+from report_samples import write_sample
 
 from placement_advisor.files.output import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.report.html_file import bundle, report_html
@@ -31,8 +26,7 @@ def written(folder, layers, name="stack", splits=1):
 def answers(page):
     """Return what the scripts of a page are told."""
     (found,) = re.findall(r'<script type="application/json" id="answers">(.*)</script>', page)
-    told: dict[str, Any] = json.loads(found)
-    return told
+    return json.loads(found)
 
 
 def unpacked(text):
@@ -40,28 +34,25 @@ def unpacked(text):
 
 
 def test_the_file_holds_what_tensorboard_would_answer_and_is_the_same_again(tmp_path):
-    told = answers(report_html(written(tmp_path, ["a", "b"])))
-    log = tmp_path / LOG_FOLDER
+    one, other = (report_html(written(tmp_path / name, ["a", "b"])) for name in ("one", "other"))
+    assert one == other
+    told, log = answers(one), tmp_path / "one" / LOG_FOLDER
     assert unpacked(told["overview"]) == json.loads((log / OVERVIEW).read_text())
     assert [name for name, _ in told["details"]] == ["alternating", "single"]
     for name, details in told["details"]:
         assert unpacked(details) == json.loads((log / DETAILS / f"{name}.json").read_text())
-    one, other = (report_html(written(tmp_path / name, ["a", "b"])) for name in ("one", "other"))
-    assert one == other
 
 
 def test_the_browser_may_load_nothing_and_run_nothing_but_what_stands_in_it(tmp_path):
     page = report_html(written(tmp_path, ["a", "b"]))
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
-    digests = {}
+    sources = []
     for element in ("script", "style"):
         (text,) = re.findall(rf"<{element}>(.*?)</{element}>", page, re.DOTALL)
-        digest = hashlib.sha256(text.encode()).digest()
-        digests[element] = base64.b64encode(digest).decode()
-    assert policy == (
-        f"default-src 'none'; script-src 'sha256-{digests['script']}'; "
-        f"style-src 'sha256-{digests['style']}'; base-uri 'none'; form-action 'none'"
-    )
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        sources.append(f"{element}-src 'sha256-{digest}'")
+    rules = ["default-src 'none'", *sources, "base-uri 'none'", "form-action 'none'"]
+    assert policy == "; ".join(rules)
     assert not re.search(r"\b(?:src|href)=", page)
 
 
@@ -76,7 +67,6 @@ def test_names_end_no_element(tmp_path):
 def test_a_thousand_layers_and_twelve_candidates_stay_small_and_whole(tmp_path):
     layers = [f"encoder/block_{i // 10}/dense_{i}" for i in range(1_000)]
     page = report_html(written(tmp_path, layers, splits=11))
-    print(f"{len(page.encode()):,} bytes")
     assert len(page.encode()) < MOST_BYTES
     details = answers(page)["details"]
     assert len(details) == 12
@@ -181,30 +171,18 @@ def test_what_it_does_not_know_is_refused(line):
         bundle({"one.js": f"{line}\n", "other.js": OTHER}, "one.js")
 
 
-def readers():
-    """Return what reads each file of the tab, and makes JSON of it again."""
-    with tempfile.TemporaryDirectory() as folder:
-        write_sample(Path(folder), [f"layer_{i}" for i in range(6)])
-        file = Path(folder) / OVERVIEW
-        overview = read_overview(file)
-        of_all = file.read_bytes()
-        of_one = (Path(folder) / DETAILS / "alternating.json").read_bytes()
-    return {
-        "overview": Reader(
-            suffix=".json", sound=of_all, read=lambda path: compact(read_overview(path))
-        ),
-        "details": Reader(
-            suffix=".json", sound=of_one, read=lambda path: compact(read_details(path, overview))
-        ),
-    }
+@pytest.mark.parametrize("name", [OVERVIEW, f"{DETAILS}/alternating.json"])
+def test_damaged_files_of_the_tab_are_refused_in_one_message_or_read(tmp_path, name):
+    write_sample(tmp_path, [f"layer_{i}" for i in range(6)])
+    overview = read_overview(tmp_path / OVERVIEW)
 
+    def read(path):
+        """Read a file, and make JSON of it again."""
+        found = read_overview(path) if name == OVERVIEW else read_details(path, overview)
+        return compact(found)
 
-READERS = readers()
-
-
-@pytest.mark.parametrize("kind", READERS)
-def test_damaged_files_of_the_tab_are_refused_in_one_message_or_read(kind):
-    found = examined(READERS[kind], range(300))
+    reader = Reader(suffix=".json", sound=(tmp_path / name).read_bytes(), read=read)
+    found = examined(reader, range(300))
     assert found["refused"] > 100
     assert found["read"] > 0
     assert found["grown_bytes"] < MOST_GROWN_BYTES

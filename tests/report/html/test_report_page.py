@@ -5,20 +5,12 @@ from functools import partial
 from itertools import product
 
 import pytest
+import sample_analysis
 from browsers import Opened, computed_ms, new_page, open_report
 from playwright.sync_api import expect
-from sample_analysis import (
-    elsewhere,
-    four_devices,
-    hostile,
-    joined,
-    not_applicable,
-    published,
-    sample,
-    unmeasured,
-)
-from sample_break_even import with_break_even
-from tab_samples import write_sample
+from report_samples import towers_graph, write_sample
+from sample_analysis import joined, not_applicable, published, with_batch
+from sample_break_even import FOUND, TIMING, with_break_even
 
 from placement_advisor.analysis.analysis_result import GRAPH
 from placement_advisor.cli.results import shown
@@ -27,6 +19,7 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.report.document import one_line
 from placement_advisor.report.find_analysis import read_analysis
 from placement_advisor.report.html_file import report_html
+from placement_advisor.report.tensorboard.tab_data import Tab
 from placement_advisor.report.terminal import screen
 from placement_advisor.results.analysis import ANALYSIS
 
@@ -37,6 +30,9 @@ MARKUP = "</script><img src=x onerror=\"window.pwned='img'\"><svg onload=window.
 QUOTES = "'\"`\\${window.pwned='template'}&amp;--><!--"
 REORDERED = "abc\u202edef\u2066ghi\u2069"
 LONG = "long_" + "0123456789" * 1_000
+UNFOLD = """() => {
+  for (const each of document.querySelectorAll('details:has(> summary > h2)')) each.open = true;
+}"""
 # Presses a key on the timeline; returns the texts drawn then, each with where it begins and ends.
 DRAWN_TEXT = """async (key) => {
   const frames = async (count) => {
@@ -58,6 +54,50 @@ DRAWN_TEXT = """async (key) => {
   return drawn;
 }"""
 HOSTILE = [MARKUP, QUOTES, REORDERED, LONG, "javascript:window.pwned='link'", "plain"]
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Opens the report of an analysis folder; it may ask for nothing and complain of nothing."""
+    file = tmp_path / "report.html"
+    pages = []
+
+    def show_folder(folder=tmp_path, *, dark=False, unfolded=True):
+        file.write_text(report_html(folder), encoding="utf-8")
+        opened = new_page(browser, Opened, dark=dark)
+        pages.append(opened)
+        opened.page.goto(file.as_uri())
+        opened.section("Copies").locator(".copies > *").first.wait_for(state="attached")
+        assert "undefined" not in opened.text()
+        if unfolded:
+            opened.page.evaluate(UNFOLD)
+        return opened
+
+    yield show_folder
+    for each in pages:
+        each.page.close()
+        assert each.complaints == []
+        assert each.asked == [file.as_uri()]
+
+
+@pytest.fixture
+def full():
+    """An analysis with something in every section."""
+    return replace(with_batch(), break_even=FOUND, input_timing=TIMING)
+
+
+@pytest.fixture
+def report(show, tmp_path):
+    def of(analysis, *, dark=False, unfolded=True):
+        Tab(tmp_path / LOG_FOLDER, towers_graph()).show(analysis)
+        return show(dark=dark, unfolded=unfolded)
+
+    return of
+
+
+@pytest.fixture
+def page(report, full):
+    return report(full)
 
 
 def test_sections_figures_and_tensors_of_an_analysis_are_there(page, full):
@@ -91,9 +131,8 @@ def test_sections_figures_and_tensors_of_an_analysis_are_there(page, full):
     assert [markdown for markdown in ("](", "|---", "**") if markdown in text] == []
     section = page.section("Activities")
     expect(section).to_contain_text("Compute 96 %, copies 4 % of all activity in 10 profiled steps")
-    expect(section.locator("tbody tr").first).to_have_text(
-        "24.03%135 ms1013.5 ms12.2 ms17.6 msitem_conv"
-    )
+    costliest = section.locator("tbody tr").first
+    expect(costliest).to_have_text("24.03%135 ms1013.5 ms12.2 ms17.6 msitem_conv")
     expect(section.locator("td b").last).to_have_text("[gRPC copy worker:0 → worker:1]")
     page.choose("alternating")
     expect(section).to_have_text("ActivitiesNo profile of it is kept here.")
@@ -109,7 +148,6 @@ def test_later_predictions_and_hosts_stand_where_there_are_any(report, full):
     cell = towers.first.locator("td").nth(6)
     expect(cell).to_contain_text("(1.25–2.00)")
     expect(cell.locator("div.predicted")).to_have_text("after 2 runs: 1.56× (1.00–1.60)")
-    assert full.testbed is not None
     host_of = {"worker:0": "a", "worker:1": "b"}
     page = report(replace(full, testbed=replace(full.testbed, host_of=host_of)))
     page.choose("alternating")
@@ -128,10 +166,8 @@ def test_no_label_on_the_axis_of_time_is_cut_and_on_a_phone_no_column_is_off_the
         assert all(start > end for start, end in zip(starts[1:], ends[:-1], strict=True))
         assert ends[-1] <= canvas.evaluate("(canvas) => canvas.clientWidth")
     page.page.set_viewport_size({"width": 420, "height": 800})
-    ends = page.page.locator("td, th").evaluate_all(
-        "all => all.map((e) => e.getBoundingClientRect().right)"
-    )
-    assert max(ends) <= 420
+    right = "all => Math.max(...all.map((e) => e.getBoundingClientRect().right))"
+    assert page.page.locator("td, th").evaluate_all(right) <= 420
 
 
 def test_code_is_copied_by_its_button_or_chosen_where_no_page_may_copy(page, full):
@@ -239,7 +275,6 @@ def test_the_first_screen_has_verdict_bars_and_timeline_and_all_else_is_folded(r
     expect(page.locator(".facts")).to_contain_text("Machine2 CPU stand-ins")
     for part in (".answer", ".actions", ".comparison", "canvas >> nth=0"):
         box = page.locator(part).first.bounding_box()
-        assert box is not None
         assert box["y"] + box["height"] <= 800, part
     names = [*("How to split", "Scaling", "Findings", "Figures", "Layers", "Copies", "Activities")]
     expect(page.locator("section > details:not([open]) h2")).to_have_text(names)
@@ -286,7 +321,8 @@ def drawn_ms(browser, folder):
     return sorted(times)[1]
 
 
-MADE_UP = (sample, unmeasured, elsewhere, hostile, four_devices, not_applicable, with_break_even)
+_NAMES = ("sample", "unmeasured", "elsewhere", "hostile", "four_devices", "not_applicable")
+MADE_UP = (*(getattr(sample_analysis, name) for name in _NAMES), with_break_even)
 
 
 def assert_found(page, analysis, folder, names):

@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 import contextlib
 import functools
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
-from browsers import Opened, computed_ms, new_page
+from browsers import Opened, new_page
 
 from placement_advisor.report.tensorboard.server import tensorboard
 
@@ -20,8 +18,6 @@ _AWAIT_COPIES = """() => {
 
 @dataclass
 class Tab(Opened):
-    """The tab Placement of one TensorBoard."""
-
     address: str = ""
     height: ClassVar = 2_300  # So tall that the frame does not scroll.
 
@@ -40,14 +36,7 @@ class Tab(Opened):
         self.frame.locator("section[aria-label=Copies] .copies > *").first.wait_for()
 
     def run(self, script, argument=None):
-        """Run a script inside the tab's frame."""
-        frame = self.page.query_selector(_FRAME)
-        content = frame.content_frame()
-        return content.evaluate(script, argument)
-
-    def computed_ms(self, act):
-        """Do something; return for how long the page's main thread then computed."""
-        return computed_ms(self.page, act)
+        return self.page.query_selector(_FRAME).content_frame().evaluate(script, argument)
 
     def choose_run(self, name):
         """Open an analysis, unless it is open, and wait until all of it is there."""

@@ -6,17 +6,13 @@ from pathlib import Path
 
 import pytest
 from recorded_profiles import read_planes
+from report_samples import towers
 from sample_analysis import US, sample
-from simulated_steps import towers
 from tensorboard.compat.proto import event_pb2
 
 from placement_advisor.files.output import profile_run
 from placement_advisor.measurement.measurement import Span
-from placement_advisor.report.tensorboard.logs import (
-    planes_side_by_side,
-    write_events,
-    write_profile_runs,
-)
+from placement_advisor.report.tensorboard import logs
 
 
 @pytest.fixture
@@ -27,7 +23,7 @@ def written(tmp_path):
     (reports / "timeline.png").write_bytes(
         b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 640, 480) + b"rest"
     )
-    write_events(sample(), reports, tmp_path / "log")
+    logs.write_events(sample(), reports, tmp_path / "log")
     return tmp_path / "log"
 
 
@@ -47,13 +43,12 @@ def values(folder):
 def test_runs_have_a_curve_of_steps_and_the_report_its_text_and_pictures(written):
     assert {path.name for path in written.iterdir()} == {"single", "towers", "report"}
     found = values(written / "towers")
-    assert {value.tag for _, value in found} == {"step_ms"}
-    assert {value.metadata.plugin_data.plugin_name for _, value in found} == {"scalars"}
+    sorts = {(value.tag, value.metadata.plugin_data.plugin_name) for _, value in found}
+    assert sorts == {("step_ms", "scalars")}
     assert [step for step, _ in found] == list(range(12))
     # A round has steps of 0.1 ms less than its middle, the middle, and 0.1 ms more.
-    assert [value.tensor.float_val[0] for _, value in found] == pytest.approx(
-        2 * [30.8, 29.9, 31.3, 30.4, 29.6, 30.6]
-    )
+    steps_ms = [value.tensor.float_val[0] for _, value in found]
+    assert steps_ms == pytest.approx(2 * [30.8, 29.9, 31.3, 30.4, 29.6, 30.6])
     (_, report), (_, picture) = values(written / "report")
     assert report.metadata.plugin_data.plugin_name == "text"
     assert report.tensor.string_val[0] == (
@@ -66,11 +61,10 @@ def test_runs_have_a_curve_of_steps_and_the_report_its_text_and_pictures(written
 
 def test_a_round_that_a_candidate_did_not_complete_is_missing_in_its_curve(tmp_path):
     single = sample().candidates[0]
-    assert single.measured is not None
     measured = replace(single.measured, rounds=((5_000_000,), (), (7_000_000, 9_000_000)))
     (tmp_path / "report.md").write_text("")
     analysis = replace(sample(), candidates=(replace(single, measured=measured),))
-    write_events(analysis, tmp_path, tmp_path / "log")
+    logs.write_events(analysis, tmp_path, tmp_path / "log")
     curve = [(step, each.tensor.float_val[0]) for step, each in values(tmp_path / "log/single")]
     assert curve == [(0, 5.0), (2, 8.0)]
 
@@ -91,10 +85,8 @@ def planes_of(log, candidate, which):
     return {plane.name: plane for plane in read_planes(path)}
 
 
-def test_a_simulated_step_has_planes_with_ops_and_copies_and_stands_above_the_measured_one(
-    tmp_path,
-):
-    write_profile_runs(sample(), tmp_path)
+def test_a_simulated_step_has_planes_and_stands_above_the_measured_one(tmp_path):
+    logs.write_profile_runs(sample(), tmp_path)
     planes = planes_of(tmp_path, "towers", "simulated")
     assert planes.keys() == {"/device:GPU:0 worker:0", "/device:GPU:1 worker:1"}
     steps, ops, copies = planes["/device:GPU:0 worker:0"].lines
@@ -105,7 +97,6 @@ def test_a_simulated_step_has_planes_with_ops_and_copies_and_stands_above_the_me
     assert copies.events[0].stats["memcpy_details"] == "size:160000 dest:1 async:1"
     (step,) = steps.events
     assert (step.name, step.start_ns, step.duration_ns) == ("0", 0, 30_100 * US)
-    write_profile_runs(sample(), tmp_path)
     assert list(planes_of(tmp_path, "towers", "both")) == [
         f"/device:CUSTOM:{which} {lane}"
         for lane in ("worker:0", "worker:1", "worker:0 → worker:1", "worker:1 → worker:0")
@@ -115,7 +106,7 @@ def test_a_simulated_step_has_planes_with_ops_and_copies_and_stands_above_the_me
 
 def test_a_copy_of_unknown_size_states_none(tmp_path):
     candidate = replace(sample().candidates[1], predicted=towers())
-    write_profile_runs(replace(sample(), candidates=(candidate,)), tmp_path)
+    logs.write_profile_runs(replace(sample(), candidates=(candidate,)), tmp_path)
     plane = planes_of(tmp_path, "towers", "simulated")["/device:GPU:1 GPU:1"]
     (event,) = plane.lines[2].events
     assert (event.name, event.stats["memcpy_details"]) == ("MEMCPYDtoD item", "dest:0 async:1")
@@ -126,8 +117,6 @@ def test_what_overlaps_stands_on_lines_of_its_own():
         Span(lane="a", name=name, start_ns=start, end_ns=end, is_copy=False)
         for name, start, end in (("one", 0, 10), ("two", 5, 15), ("three", 10, 20))
     ]
-    (plane,) = planes_side_by_side({"measured": spans})
-    assert [[event.name for event in line.events] for line in plane.lines] == [
-        ["one", "three"],
-        ["two"],
-    ]
+    (plane,) = logs.planes_side_by_side({"measured": spans})
+    lines = [[event.name for event in line.events] for line in plane.lines]
+    assert lines == [["one", "three"], ["two"]]

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -10,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from tab_samples import write_sample
+from report_samples import write_sample
 from tensorboard.plugins import base_plugin
 
 from placement_advisor.files.output import DETAILS, OVERVIEW, output_folder
@@ -27,12 +25,9 @@ def plugin(logdir):
 
 
 def ask(of, route, **query):
-    told: list[tuple[str, dict[str, str]]] = []
-    app = of.get_plugin_apps()[route]
-    answer = app(
-        {"QUERY_STRING": urlencode(query)},
-        lambda status, headers: told.append((status, dict(headers))),
-    )
+    told = []
+    app, asked = of.get_plugin_apps()[route], {"QUERY_STRING": urlencode(query)}
+    answer = app(asked, lambda status, headers: told.append((status, dict(headers))))
     return *told[0], b"".join(answer)
 
 
@@ -55,22 +50,15 @@ def test_routes_answer_with_analyses_scripts_and_styles_and_nothing_else(tmp_pat
     write_sample(tmp_path / "a" / "tensorboard", ["one", "two"])
     tab = plugin(tmp_path)
     status, headers, runs = ask(tab, "/runs")
-    assert status == "200 OK"
-    assert headers["Content-Type"] == "application/json"
-    ((name, running),) = [(run["name"], run["running"]) for run in json.loads(runs)]
-    assert (name, running) == ("a", False)
+    assert (status, headers["Content-Type"]) == ("200 OK", "application/json")
+    assert [(run["name"], run["running"]) for run in json.loads(runs)] == [("a", False)]
     overview = json.loads(ask(tab, "/overview", run="a")[2])
     assert [each["name"] for each in overview["candidates"]] == ["single", "alternating"]
     details = json.loads(ask(tab, "/details", run="a", candidate="single")[2])
     assert details["lanes"] == ["worker:0", "worker:1"]
-    routes = plugin(tmp_path).get_plugin_apps()
-    assert routes.keys() == {
-        *(f"/static/{file.name}" for file in STATIC.iterdir()),
-        "/runs",
-        "/overview",
-        "/details",
-    }
-    _, headers, body = ask(plugin(tmp_path), "/static/index.js")
+    scripts_and_styles = {f"/static/{file.name}" for file in STATIC.iterdir()}
+    assert tab.get_plugin_apps().keys() == scripts_and_styles | {"/runs", "/overview", "/details"}
+    _, headers, body = ask(tab, "/static/index.js")
     assert headers["Content-Type"].startswith("text/javascript")
     assert body == (STATIC / "index.js").read_bytes()
 
@@ -127,13 +115,10 @@ def test_only_complete_analyses_and_those_of_living_commands_are_found(tmp_path)
         write(staging / "tensorboard")
         (staging / "analysis.json").write_text("{}")
         (running,) = find_runs(tmp_path)
-        assert running.name == "mine (running)"
-        assert running.is_running
+        assert (running.name, running.is_running) == ("mine (running)", True)
     (complete,) = find_runs(tmp_path)
-    assert complete.name == "mine"
-    assert not complete.is_running
-    assert running.overview() is None
-    assert running.changed_ns == 0
+    assert (complete.name, complete.is_running) == ("mine", False)
+    assert (running.overview(), running.changed_ns) == (None, 0)
     killed = subprocess.run(
         [sys.executable, "-c", _KILLED, str(tmp_path / "killed")], capture_output=True, check=False
     )
@@ -194,7 +179,7 @@ def test_a_log_directory_of_very_many_folders_is_given_up_on(tmp_path):
 
 
 def status(asked, host="127.0.0.1"):
-    said: list[str] = []
+    said = []
 
     def answer(environ, start):
         said.append("200 OK")
@@ -206,23 +191,17 @@ def status(asked, host="127.0.0.1"):
     return line
 
 
-ANSWERED = ["localhost", "LOCALHOST:6006", "127.0.0.1:6006", "192.0.2.7", "[::1]:6006"]
+ANSWERED = [
+    *("localhost", "LOCALHOST:6006", "127.0.0.1:6006", "192.0.2.7", "[::1]:6006", "[2001:db8::7]")
+]
 REFUSED = [
     *(None, "", "rebound.example", "rebound.example:6006", "localhost.rebound.example", "::1"),
     *("127.0.0.1.rebound.example", "user@rebound.example", "[rebound.example]", "[::1", "0x7f.1"),
 ]
 
 
-@pytest.mark.parametrize("asked", [*ANSWERED, "[2001:db8::7]"])
-def test_addresses_and_localhost_are_answered(asked):
-    assert status(asked) == "200 OK"
-
-
-@pytest.mark.parametrize("asked", REFUSED)
-def test_other_names_are_refused(asked):
-    assert status(asked) == "403 Forbidden"
-
-
-def test_the_name_that_was_given_is_answered():
+def test_addresses_localhost_and_the_name_that_was_given_are_answered_and_no_others():
+    assert {name: status(name) for name in ANSWERED} == dict.fromkeys(ANSWERED, "200 OK")
+    assert {name: status(name) for name in REFUSED} == dict.fromkeys(REFUSED, "403 Forbidden")
     assert status("Station.example:6006", "station.EXAMPLE") == "200 OK"
     assert status("other.example:6006", "station.example") == "403 Forbidden"

@@ -56,20 +56,11 @@ _layers = st.builds(
 )
 records = st.builds(
     Record,
-    hardware=_texts,
-    devices=_texts,
-    tensorflow=_texts,
-    advisor=_texts,
-    placement=_texts,
-    graph=_texts,
-    placed=_texts,
+    **dict.fromkeys([*asdict(VERSIONS), "placement", "graph", "placed"], _texts),
+    **dict.fromkeys(("copies", "bytes_across", "step_us", "single_step_us"), _counts),
     layers=st.dictionaries(_texts, _layers, max_size=3),
     on_host=st.dictionaries(_texts, st.lists(_texts, max_size=3).map(tuple), max_size=2),
     cuts=st.lists(_cuts, max_size=4).map(tuple),
-    copies=_counts,
-    bytes_across=_counts,
-    step_us=_counts,
-    single_step_us=_counts,
     memory_bytes=st.dictionaries(_texts, st.dictionaries(_texts, _counts, max_size=2), max_size=2),
     standing=st.sampled_from(PredictedVerdict),
-)  # fmt: skip
+)
