@@ -17,10 +17,7 @@ ACTIVATIONS = {
 # What an optimizer keeps for each variable, and how; and what it takes off the variable.
 OPTIMIZERS = {
     "sgd": ({}, "LEARNING_RATE * gradient"),
-    "momentum": (
-        {"velocity": "assign(0.9 * velocity + gradient)"},
-        "LEARNING_RATE * velocity",
-    ),
+    "momentum": ({"velocity": "assign(0.9 * velocity + gradient)"}, "LEARNING_RATE * velocity"),
     "adagrad": (
         {"total": "assign_add(tf.square(gradient))"},
         "LEARNING_RATE * gradient / (tf.sqrt(total) + 1e-7)",
@@ -51,13 +48,12 @@ def variables(net):
 
 def averages(net):
     """Return code that makes the moving averages of batch norm, by their names."""
-    kept = {}
-    for part in net.parts:
-        if part.kind == "batch_norm":
-            for what, start in (("mean", "zeros"), ("variance", "ones")):
-                code = f"tf.Variable(tf.{start}({part.shape[-1]}), trainable=False)"
-                kept[f"{part.name}_{what}"] = code
-    return kept
+    return {
+        f"{part.name}_{what}": f"tf.Variable(tf.{start}({part.shape[-1]}), trainable=False)"
+        for part in net.parts
+        if part.kind == "batch_norm"
+        for what, start in (("mean", "zeros"), ("variance", "ones"))
+    }
 
 
 def forward(net, *, training):
