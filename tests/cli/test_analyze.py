@@ -12,7 +12,7 @@ from unittest import mock
 
 import jsonschema
 import pytest
-from cli_answers import analysed, refusal
+from cli_answers import analysed, content_of, refusal
 from command_runs import Command, run_here
 from real_runs import needs_workers
 from watched_testbed import Watch, WatchedTestbed, kill, process_ids
@@ -165,11 +165,6 @@ class TestACompleteRun:
         assert "samples/s alone; the step (as-is) takes" in complete.text("report.txt")
 
 
-def content_of(folder):
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
 def samples(run, name):
     return run.candidate(name)["measured"]["step_ns"]["samples"]
 
@@ -209,8 +204,6 @@ class TestAResumedRun:
         ("words", "differs"),
         [
             (("--steps", "2"), "--steps: 1 then, 2 now"),
-            (("--batch-size", "16"), "--batch-size: not given then, 16 now"),
-            (("--testbed", "logical-cpus"), "testbed: 2 CPU stand-ins (1 core each, gRPC) then, "),
             ((), "graph: "),
         ],
     )

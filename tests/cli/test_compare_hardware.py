@@ -23,16 +23,10 @@ dataset = tf.data.Dataset.from_tensors((tf.zeros((6, 64)), tf.zeros((6, 8))))
 
 
 @pytest.fixture(autouse=True)
-def _brief_search(request, monkeypatch):
+def _brief_search(monkeypatch):
     """Search as briefly as `advisor analyze` does with ``BRIEF``."""
-    if "as_users_do" not in request.fixturenames:
-        brief = partial(AnalyzeOptions, effort=Effort(units=float(BRIEF[-1])))
-        monkeypatch.setattr(compare_hardware, "AnalyzeOptions", brief)
-
-
-@pytest.fixture
-def as_users_do():
-    """Search as hard as users do who ask for no effort."""
+    brief = partial(AnalyzeOptions, effort=Effort(units=float(BRIEF[-1])))
+    monkeypatch.setattr(compare_hardware, "AnalyzeOptions", brief)
 
 
 @pytest.fixture
@@ -201,7 +195,9 @@ def test_the_verdict_is_that_of_analyze_for_every_sample(advisor, tmp_path, samp
         assert per_s == sorted(per_s)
 
 
-def test_the_verdict_is_that_of_analyze_on_the_same_machine(advisor, as_users_do, tmp_path):
+def test_the_verdict_is_that_of_analyze_on_the_same_machine(advisor, monkeypatch, tmp_path):
+    # Both search as hard as for users who ask for no effort.
+    monkeypatch.setattr(compare_hardware, "AnalyzeOptions", AnalyzeOptions)
     path = tmp_path / "towers.py"
     path.write_text(TOWERS)
     ((machine, analysis),) = both_answers(advisor, path, ["2xT4"], tmp_path)

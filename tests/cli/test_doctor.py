@@ -1,12 +1,10 @@
 """`advisor doctor` on this machine, whatever it is."""
 
-import json
 import sys
 from dataclasses import replace
 
-import jsonschema
+import cli_answers
 import pytest
-from cli_answers import apart
 from command_runs import LAUNCH, run_here
 from sample_calibration import IN_ONE_PROCESS
 
@@ -14,7 +12,6 @@ from placement_advisor.machine import machine_facts
 from placement_advisor.machine.calibration import calibration_fingerprint
 from placement_advisor.machine.machine_facts import Package
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.results.contracts import load_schema
 
 # Whatever of these is broken, doctor is what one turns to.
 HEAVY = ("tensorflow", "keras", "numpy", "numba", "networkx", "matplotlib", "google")
@@ -29,10 +26,7 @@ def cache(tmp_path, monkeypatch):
 def told():
     ran = run_here("doctor", "--json")
     assert ran.err == ""
-    content = json.loads(ran.out)
-    jsonschema.Draft202012Validator(load_schema("doctor")).validate(content)
-    assert ran.code == (0 if content["can_analyze"] else 1)
-    return content
+    return cli_answers.told(ran, "doctor", passed="can_analyze")
 
 
 def test_text_and_json_tell_of_this_environment():
@@ -50,7 +44,7 @@ def test_text_and_json_tell_of_this_environment():
 
 def test_it_works_where_nothing_else_can_be_imported():
     broken = f"import sys; sys.modules.update(dict.fromkeys({HEAVY!r}))\n{LAUNCH}"
-    ran = apart("doctor", launch=broken.replace("; main()", "\nmain()"))
+    ran = cli_answers.apart("doctor", launch=broken.replace("; main()", "\nmain()"))
     assert ran.err == ""
     assert ran.code in (0, 1)
     assert "next: " in ran.out
