@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 import tracemalloc
-from contextlib import ExitStack
 
 import psutil
 import pytest
@@ -245,34 +244,22 @@ with scratch_folder():
 """
 
 
-@pytest.fixture
-def command(tmp_path, monkeypatch):
-    """Runs a command whose child has started one process and detached another."""
+def test_a_command_that_ends_or_is_killed_leaves_no_process_and_no_file(tmp_path):
+    """Its child has started one process and detached another."""
     (tmp_path / "light_preload.py").write_text(
         "from placement_advisor.processes import orphan_guard; orphan_guard.follow_the_command()"
     )
-    with ExitStack() as stack:
-
-        def run(how):
-            detach = DETACH.format(file=str(tmp_path / "detached"))
-            temp, path = tmp_path / "temp", (tmp_path,)
-            made = Command(how, detach, temp=temp, launch=COMMAND, path=path)
-            started = stack.enter_context(made)
-            started.wait_for_line("importing")
-            return started
-
-        yield run
-
-
-def test_a_command_that_ends_or_is_killed_leaves_no_process_and_no_file(command, tmp_path):
-    ended = command("end")
-    assert ended.wait() == Ran(code=0, out="", err="importing\n")
-    killed = command("sleep")
-    # It, the guard, the fork server, the tracker of resources, the child and its two.
-    assert wait_until(lambda: len(killed.processes()) == 7)
-    killed.process.kill()
-    for each in (ended, killed):  # Python's tracker of resources ends just behind a command.
-        assert each.processes_left() == []
+    detach = DETACH.format(file=str(tmp_path / "detached"))
+    how = {"temp": tmp_path / "temp", "launch": COMMAND, "path": (tmp_path,)}
+    with Command("end", detach, **how) as ended:
+        assert ended.wait() == Ran(code=0, out="", err="importing\n")
+        assert ended.processes_left() == []
+    with Command("sleep", detach, **how) as killed:
+        killed.wait_for_line("importing")
+        # It, the guard, the fork server, the tracker of resources, the child and its two.
+        assert wait_until(lambda: len(killed.processes()) == 7)
+        killed.process.kill()
+        assert killed.processes_left() == []
     assert list((tmp_path / "temp").iterdir()) == []
 
 

@@ -2,6 +2,7 @@
 
 import operator
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,14 +51,6 @@ def nothing_hidden(monkeypatch):
     monkeypatch.setattr(calls, "_hidden", set())
 
 
-@pytest.fixture
-def child(fork_server):
-    """A child in a process that hides battery-staple."""
-    register_secrets(("--key", "battery-staple"))
-    with Child("loader") as own:
-        yield own
-
-
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [
@@ -95,21 +88,18 @@ def test_a_failure_tells_no_secret_and_where_it_was():
         output_tail="key battery-staple",
         stack=(("train.py", 3),),
     )
-    assert redacted_answer("returned", failure) == CallFailure(
-        cause=FailureCause.CRASHED,
-        message="bad ***",
-        in_full="it is ***",
-        output_tail="key ***",
-        stack=(("train.py", 3),),
-    )
+    shown = replace(failure, message="bad ***", in_full="it is ***", output_tail="key ***")
+    assert redacted_answer("returned", failure) == shown
 
 
-def test_no_error_and_no_end_of_what_a_child_prints_holds_a_secret(child):
-    with pytest.raises(AdvisorError, match=r"unknown candidate '\*\*\*'"):
-        child.call(families.check_names, ("battery-staple",))
-    with pytest.raises(ChildError, match=r"KeyError: '\*\*\*'"):
-        child.call(operator.getitem, {}, "battery-staple")
-    child.call(print, f"battery-staple{'.' * 1_990}")
-    assert "staple" not in child.printed
-    failure = child.call(os._exit, 3)
-    assert "staple" not in failure.output_tail
+def test_no_error_and_no_end_of_what_a_child_prints_holds_a_secret(fork_server):
+    register_secrets(("--key", "battery-staple"))
+    with Child("loader") as child:
+        with pytest.raises(AdvisorError, match=r"unknown candidate '\*\*\*'"):
+            child.call(families.check_names, ("battery-staple",))
+        with pytest.raises(ChildError, match=r"KeyError: '\*\*\*'"):
+            child.call(operator.getitem, {}, "battery-staple")
+        child.call(print, f"battery-staple{'.' * 1_990}")
+        assert "staple" not in child.printed
+        failure = child.call(os._exit, 3)
+        assert "staple" not in failure.output_tail
