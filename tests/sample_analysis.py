@@ -74,6 +74,8 @@ TIMES = AssumedTimes(
     assumed_share=0.32,
     roofline_share=0.1,
 )
+_DOUBT = CostUncertainty(copies=2.0, launches=2.0, ops=1.25)
+_BELIEVED = PredictedRatio(ratio=0.58, low=0.5, high=0.8, doubt=_DOUBT)
 HOSTILE = "<img onerror=x>|[bold]"
 
 # op, device, start, end; then producer, source, target, bytes, start, end. Microseconds.
@@ -401,12 +403,9 @@ def unmeasured():
 def ranged():
     """The same, with the ends of what is simulated."""
     plain = unmeasured()
-    doubt = CostUncertainty(copies=2.0, launches=2.0, ops=1.25)
-    ratio = PredictedRatio(ratio=0.58, low=0.5, high=0.8, doubt=doubt)
     alone, *splits = plain.candidates
-    return replace(
-        plain, candidates=(alone, *(replace(split, predicted_ratio=ratio) for split in splits))
-    )
+    believed = (replace(split, predicted_ratio=_BELIEVED) for split in splits)
+    return replace(plain, candidates=(alone, *believed))
 
 
 def changed(analysis, number, **changes):
@@ -418,10 +417,8 @@ def changed(analysis, number, **changes):
 
 def joined():
     """The split that ran had joined after two others, which changed what was predicted of it."""
-    doubt = CostUncertainty(copies=2.0, launches=2.0, ops=1.25)
-    before = PredictedRatio(ratio=0.58, low=0.5, high=0.8, doubt=doubt)
-    after = PredictedRatio(ratio=0.64, low=0.625, high=1.0, doubt=doubt, runs=2)
-    return changed(sample(), 1, predicted_ratio=before, ratio_after_runs=after)
+    after = replace(_BELIEVED, ratio=0.64, low=0.625, high=1.0, runs=2)
+    return changed(sample(), 1, predicted_ratio=_BELIEVED, ratio_after_runs=after)
 
 
 def unreliable():
@@ -516,19 +513,10 @@ def four_devices():
 
 def not_applicable():
     """The towers could not be proposed: neither predicted nor measured."""
-    plain = sample()
-    towers = replace(
-        plain.candidates[1],
-        placement=None,
-        predicted=None,
-        measured=None,
-        comparison=None,
-        failure=CandidateFailure(
-            kind=FailureKind.NOT_APPLICABLE, message="the model has one tower"
-        ),
-        by_layer=None,
-    )
-    return replace(plain, candidates=(plain.candidates[0], towers))
+    nothing = dict.fromkeys(("placement", "predicted", "measured", "comparison", "by_layer"))
+    why = CandidateFailure(kind=FailureKind.NOT_APPLICABLE, message="the model has one tower")
+    found = changed(sample(), 1, failure=why, **nothing)
+    return replace(found, candidates=found.candidates[:2])
 
 
 def with_batch():

@@ -1,13 +1,11 @@
 """Steps by hand at several batch sizes, as two traces of them would be."""
 
+from placed_steps import op
+
 from placement_advisor.candidates.batch_split.plan import plan_split
 from placement_advisor.candidates.batch_split.split_graph import Merge, SplitTraces, Wiring
-from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role, WorkBasis
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Role, WorkBasis
 from placement_advisor.graph.op_graph import OpGraph
-
-
-def op(name, size, *, kind="MatMul", role=Role.FORWARD):
-    return Op(name, kind, role, output_bytes=(size,))
 
 
 def training(samples):

@@ -1,15 +1,13 @@
 """A training step by hand that has something of everything a summary tells."""
 
+from placed_steps import edge
+
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.tf.answers import Traced
 
 BOTH = frozenset({"CPU", "GPU"})
 HOST = frozenset({"CPU"})
-
-
-def edge(producer, consumer, size_bytes, port=0):
-    return Edge(producer, consumer, port, size_bytes)
 
 
 def op(name, kind, role=Role.FORWARD, **fields):
