@@ -24,11 +24,7 @@ def step(x):
     return x @ weights
 inputs = (tf.ones((4, 300)),)
 """
-
-
 STRANGER = ("unshare", "--user", "--map-user=12345", "--map-group=12345")
-MOUNTS = ("unshare", "--mount")
-
 needs_stranger = needs(*STRANGER)
 
 
@@ -203,7 +199,7 @@ def test_a_folder_that_cannot_be_entered_holds_no_settings(tmp_path):
 @needs_mounts
 def test_without_a_place_for_temporary_files_that_is_said():
     read_only = 'for d in /tmp /var/tmp; do mount --bind -o ro $d $d; done; exec "$@"'
-    within = (*MOUNTS, "sh", "-c", read_only, "-")
+    within = ("unshare", "--mount", "sh", "-c", read_only, "-")
     nowhere = {"HOME": "/proc/none", "TMPDIR": "/proc/none"}
     ran = run(within, "calibrate", "--testbed", "logical-cpus", cwd="/proc", **nowhere)
     assert ran.code == 2

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import stat
 import subprocess
 import sys
@@ -255,11 +254,6 @@ def owner(tmp_path):
         process.kill()
 
 
-def end(owner):
-    owner.send_signal(signal.SIGKILL)
-    owner.wait()
-
-
 def test_a_folder_is_gone_after_the_block_and_one_that_no_lock_file_tells_of_stays(tmp_path):
     with own_folder(tmp_path) as folder:
         (folder / "half").write_text("written")
@@ -280,7 +274,8 @@ def test_the_folder_of_a_process_stays_while_it_runs_and_goes_with_the_next_when
     assert not is_left_behind(theirs)
     with own_folder(tmp_path):
         assert (theirs / "half").exists()
-    end(owner)
+    owner.kill()
+    owner.wait()
     assert is_left_behind(theirs)
     with own_folder(tmp_path) as folder:
         assert list(tmp_path.iterdir()) == [folder]

@@ -5,6 +5,7 @@ models/bert_classifier.py): its parameters and multiply-adds are those of keras_
 """
 
 import json
+from functools import cache
 
 import pytest
 from command_runs import few_rounds
@@ -45,6 +46,17 @@ _PARAMETERS = {
 # Billions of multiply-adds for one image of 224² pixels: ResNet (He 2016, table 1), EfficientNet
 # (Tan 2019, table 2), MobileNetV2 (Sandler 2018, table 4). DenseNet's paper only draws a curve.
 _PUBLISHED_MACS = {"resnet50": 3.8e9, "efficientnet_b0": 0.39e9, "mobilenet_v2": 0.300e9}
+
+
+@pytest.fixture(scope="module")
+def real_model(fork_server, tmp_path_factory):
+    """Return a function that loads and traces one of the models here, once."""
+
+    @cache
+    def loaded_and_traced(name):
+        return load_and_trace(MODELS / f"{name}.py", tmp_path_factory.mktemp(name), facts=True)
+
+    return loaded_and_traced
 
 
 def _product_flops(graph, role):
