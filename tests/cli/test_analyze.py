@@ -512,17 +512,6 @@ def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(
     assert small.analysis["break_even"] is None
 
 
-def test_one_family_can_be_asked_for_in_the_default_folder_and_single_always_runs(
-    advisor, two_towers, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    ran = advisor("analyze", str(two_towers), "--candidates", "towers", "--no-run", *QUICK, "-q")
-    assert ran.code == 0, ran.err
-    (path,) = tmp_path.glob("advisor-out/two_towers-*no-run*/analysis.json")
-    candidates = json.loads(path.read_text())["candidates"]
-    assert [c["name"] for c in candidates] == ["single", "towers"]
-
-
 def test_inference_of_another_batch_size_can_be_asked_for(analyze, advisor, two_towers, tmp_path):
     found = analyze(two_towers, "--mode", "infer", "--batch-size", "16", "--quick", "-q")
     model = found.analysis["model"]
