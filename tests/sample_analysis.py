@@ -6,19 +6,7 @@ from pathlib import Path
 
 from sample_values import links_between, measurement
 
-from placement_advisor.analysis.analysis_result import (
-    AdviceVerdict,
-    Analysis,
-    Candidate,
-    CapturedStep,
-    Finding,
-    HowToSplit,
-    Model,
-    NextRun,
-    Recommendation,
-    Saving,
-)
-from placement_advisor.analysis.analysis_result import TestbedSummary as Testbed
+from placement_advisor.analysis import analysis_result
 from placement_advisor.analysis.options import AnalyzeOptions
 from placement_advisor.analysis.predictions import bound_from
 from placement_advisor.cost.gpu.assumed_times import AssumedTimes, FamilyTime
@@ -56,7 +44,7 @@ from placement_advisor.solvers.lower_bounds import LowerBound
 from placement_advisor.tf.load.model_source import ModelSource
 
 US = 1_000
-CAPTURED = CapturedStep(
+CAPTURED = analysis_result.CapturedStep(
     call="model.fit", step="train.py:9", is_replica=False, run_command="advisor run train.py"
 )
 OPTIONS = AnalyzeOptions(
@@ -230,7 +218,7 @@ def _links(devices):
 
 def _candidate(plan, runs, rationale, **found):
     layers = ("lookup", "user_conv", "item_conv", "dot", "adam")
-    return Candidate(
+    return analysis_result.Candidate(
         name=plan.label,
         family=plan.label,
         rationale=rationale,
@@ -275,12 +263,12 @@ def sample():
             failure=killed,
         ),
     )
-    return Analysis(
+    return analysis_result.Analysis(
         advisor_version="0.1.0",
         tensorflow_version="2.21.0",
         options=OPTIONS,
         title="deepconn",
-        model=Model(
+        model=analysis_result.Model(
             path="sample_models/deepconn.py",
             mode="train",
             batch_size=32,
@@ -294,7 +282,7 @@ def sample():
             batch_is_made_up=False,
             left_out=(),
         ),
-        testbed=Testbed(
+        testbed=analysis_result.TestbedSummary(
             kind="workers",
             stand_in=True,
             description="2 CPU stand-ins (1 core each, gRPC)",
@@ -308,8 +296,8 @@ def sample():
         sessions=1,
         as_is=tuple((29_400 + 50 * place) * US for place in range(-3, 4)),
         candidates=candidates,
-        recommendation=Recommendation(
-            verdict=AdviceVerdict.SPLIT,
+        recommendation=analysis_result.Recommendation(
+            verdict=analysis_result.AdviceVerdict.SPLIT,
             candidate="towers",
             speedup=Interval(median=1.69, low=1.64, high=1.72),
             basis="measured",
@@ -331,13 +319,13 @@ def sample():
             others=(),
         ),
         findings=(
-            Finding(
+            analysis_result.Finding(
                 code="PA201",
                 name="step-waits-for-transfers",
                 finding="the gradient of the shared embedding crosses worker:1 → worker:0",
                 action="keep the item tower's part of the embedding on worker:1",
                 where={"layer": "item_conv", "file": "sample_models/deepconn.py", "line": 41},
-                saving=Saving(
+                saving=analysis_result.Saving(
                     step_ns=30_500 * US, saving_ns=1_100 * US, low_ns=700 * US, high_ns=1_500 * US
                 ),
             ),
@@ -359,7 +347,7 @@ def sample():
             CostUncertainty(copies=1.5, launches=1.5, ops=1.1),
             None,
         ),
-        how=HowToSplit(
+        how=analysis_result.HowToSplit(
             candidate="towers",
             words=WORDS,
             words_in_short=WORDS,
@@ -393,7 +381,7 @@ def unmeasured():
             caveat=None,
             deciding=("towers: worker:0 waits 1.50 ms for copies, 5 % of its step (simulated)",),
             reasons=("both towers compute at the same time, as simulated",),
-            next_run=NextRun(change="without --no-run", takes_ns=124_000_000_000),
+            next_run=analysis_result.NextRun(change="without --no-run", takes_ns=124_000_000_000),
         ),
         warnings=(),
         timings_ns={"import": 12_400_000_000},

@@ -13,12 +13,6 @@ from real_runs import needs_workers
 from sample_calibration import IN_ONE_PROCESS
 
 from placement_advisor.analysis import acceptance
-from placement_advisor.analysis.acceptance import (
-    Acceptance,
-    AcceptanceCheck,
-    CheckOutcome,
-    DevicePair,
-)
 from placement_advisor.errors import TestbedError
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine import machine_facts
@@ -115,10 +109,10 @@ def test_a_real_run_finds_workers_as_they_must_be_and_its_bundle_names_nobody(ad
 
 
 def found(*findings):
-    pair = DevicePair(
+    pair = acceptance.DevicePair(
         near="worker:0", far="worker:1", expected={}, peer_access=None, findings=findings
     )
-    return Acceptance(plan_testbed(TestbedKind.WORKERS, 2), OpGraph((), ()), (pair,), {})
+    return acceptance.Acceptance(plan_testbed(TestbedKind.WORKERS, 2), OpGraph((), ()), (pair,), {})
 
 
 @pytest.fixture
@@ -151,7 +145,7 @@ def test_what_is_off_is_a_failed_check_and_what_cannot_be_set_up_an_error_withou
     ran = run_here("doctor", "--run")
     assert (ran.code, ran.out) == (2, "")
     assert list(here.iterdir()) == []
-    killed = AcceptanceCheck("run", CheckOutcome.OFF, "worker:1 was killed")
+    killed = acceptance.AcceptanceCheck("run", acceptance.CheckOutcome.OFF, "worker:1 was killed")
     monkeypatch.setattr(acceptance, "run_acceptance", lambda *_: found(killed))
     ran = run_here("doctor", "--run")
     assert ran.code == 1

@@ -22,15 +22,7 @@ from command_runs import (
 )
 
 from placement_advisor.cli import app
-from placement_advisor.remote_hosts.conversation import (
-    COMMAND_MARK,
-    HEARTBEAT,
-    WORKER_MARK,
-    FrameReader,
-    decode,
-    encode,
-    framed,
-)
+from placement_advisor.remote_hosts import conversation
 
 # The user's code prints in every way there is.
 TALKATIVE = """
@@ -201,13 +193,15 @@ def test_on_its_output_a_worker_speaks_in_frames_alone(tmp_path, monkeypatch):
     with subprocess.Popen(WORKER, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        process.stdin.write(COMMAND_MARK + framed(encode(("open", "erika"))))
+        process.stdin.write(
+            conversation.COMMAND_MARK + conversation.framed(conversation.encode(("open", "erika")))
+        )
         process.stdin.flush()
-        reader, heard = FrameReader(WORKER_MARK), []
+        reader, heard = conversation.FrameReader(conversation.WORKER_MARK), []
         while len(heard) < 2:
-            heard += map(decode, reader.feed(os.read(process.stdout.fileno(), 65_536)))
+            heard += map(conversation.decode, reader.feed(os.read(process.stdout.fileno(), 65_536)))
         process.stdin.close()
-        assert process.stdout.read() in (b"", HEARTBEAT)
+        assert process.stdout.read() in (b"", conversation.HEARTBEAT)
         assert process.stderr.read() == b""
     assert process.returncode == 0
     assert reader.skipped == ""

@@ -9,16 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from placement_advisor.files import untrusted
-from placement_advisor.files.untrusted import (
-    MAX_TOML_BYTES,
-    MisfitError,
-    line_of,
-    mapped,
-    parse_toml,
-    read_plain,
-)
 
-READERS = [lambda path: read_plain(path, 5), mapped]
+READERS = [lambda path: untrusted.read_plain(path, 5), untrusted.mapped]
 
 
 @pytest.fixture(params=READERS, ids=["content", "mapped"])
@@ -115,19 +107,19 @@ deep = 9
     ],
 )
 def test_a_place_has_the_line_where_it_is_written(place, line):
-    parse_toml(TEXT)
-    assert line_of(TEXT, place) == line
+    untrusted.parse_toml(TEXT)
+    assert untrusted.line_of(TEXT, place) == line
 
 
 def test_lines_of_windows_and_of_lists_are_counted_alike():
-    assert line_of(TEXT.replace(b"\n", b"\r\n"), "links[1].latency_ns") == 15
+    assert untrusted.line_of(TEXT.replace(b"\n", b"\r\n"), "links[1].latency_ns") == 15
     data = b"a = 1\nlinks = [\n  {latency_ns = 1},\n]\n"
-    assert line_of(data, "links[0].latency_ns") == 2
+    assert untrusted.line_of(data, "links[0].latency_ns") == 2
 
 
 def misfit(data):
-    with pytest.raises(MisfitError) as caught:
-        parse_toml(data)
+    with pytest.raises(untrusted.MisfitError) as caught:
+        untrusted.parse_toml(data)
     return str(caught.value)
 
 
@@ -140,7 +132,7 @@ def test_what_is_no_toml_is_refused_with_its_line_and_at_once():
         "not valid TOML: maximum recursion depth"
     )
     started = time.process_time()
-    assert misfit(b"#" * (MAX_TOML_BYTES + 1)) == "more than 4 MB"
+    assert misfit(b"#" * (untrusted.MAX_TOML_BYTES + 1)) == "more than 4 MB"
     assert misfit(b"a = 1\nb" + b".b" * 1_000_000) == "line 2: more than 1,000 characters"
     assert time.process_time() - started < 1
 
@@ -151,8 +143,8 @@ def test_what_is_no_toml_is_refused_with_its_line_and_at_once():
 @example(b'"""\\"""')
 def test_any_bytes_are_a_document_or_one_misfit(data):
     try:
-        parse_toml(data)
-    except MisfitError:
+        untrusted.parse_toml(data)
+    except untrusted.MisfitError:
         return
-    line = line_of(data, "a")
+    line = untrusted.line_of(data, "a")
     assert line is None or 1 <= line <= data.count(b"\n") + 1
