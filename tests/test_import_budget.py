@@ -10,21 +10,21 @@ from placement_advisor.report.analysis_folder import write_analysis
 
 SLOW = ("tensorflow", "keras", "networkx", "matplotlib", "numba")
 # One process runs all command lines. The fork server counts too: it imports TensorFlow.
-SCRIPT = f"""
+SCRIPT = """
 import json, multiprocessing.forkserver, sys
 from placement_advisor.cli.app import main
 
-found = {{}}
-for line in json.loads(sys.argv[1]):
-    sys.argv = ["advisor", *line]
+found = {}
+lines, slow = map(json.loads, sys.argv[1:])
+for line in lines:
+    sys.argv = ["advisor", *line.split()]
     try:
         main()
         code = 0
     except SystemExit as end:
         code = end.code
-    slow = [name for name in {SLOW!r} if name in sys.modules]
     forked = multiprocessing.forkserver._forkserver._forkserver_pid is not None
-    found[" ".join(line)] = [code, slow, forked]
+    found[line] = [code, [name for name in slow if name in sys.modules], forked]
 json.dump(found, sys.stderr)
 """
 ANSWERED = """
@@ -50,32 +50,19 @@ analyze model.py --testbed gpus --devices 99; analyze model.py -o notes.txt/sub
 analyze model.py -o .
 """
 # What only whoever makes an analysis needs, and not who shows one.
-TO_ANALYSE = {
-    "google.protobuf",
-    "numpy",
-    "placement_advisor.graph.op_graph",
-    "placement_advisor.profile",
-    "placement_advisor.simulator",
-    "placement_advisor.solvers",
-    "placement_advisor.testbed",
-}
-SHOW = """
-import sys
-from placement_advisor.cli.app import main
-
-try:
-    main()
-finally:
-    print(*sys.modules, sep="\\n", file=sys.stderr)
-"""
+TO_ANALYSE = (
+    *("google.protobuf", "numpy", "placement_advisor.graph.op_graph", "placement_advisor.profile"),
+    *(f"placement_advisor.{name}" for name in ("simulator", "solvers", "testbed")),
+)
 
 
-def said(folder, script, *words):
-    done = run_program(
-        sys.executable, "-c", script, *words, cwd=folder, env={"PYTHONPATH": str(_ROOT)}
-    )
+def found(folder, lines, slow):
+    """Return for each command line its exit code, what was slow, and whether there is a server."""
+    words = (json.dumps([*lines]), json.dumps(slow))
+    env = {"PYTHONPATH": str(_ROOT)}
+    done = run_program(sys.executable, "-c", SCRIPT, *words, cwd=folder, env=env)
     assert done.returncode == 0, done.stderr
-    return done.stderr
+    return json.loads(done.stderr.splitlines()[-1])
 
 
 def test_help_and_usage_errors_import_nothing_slow(tmp_path):
@@ -93,11 +80,10 @@ def test_help_and_usage_errors_import_nothing_slow(tmp_path):
         for code, text in ((0, ANSWERED), (2, REFUSED))
         for line in re.split("; |\n", text.strip())
     }
-    told = said(tmp_path, SCRIPT, json.dumps([line.split() for line in lines]))
-    found = json.loads(told.splitlines()[-1])
-    assert found == {line: [code, [], False] for line, code in lines.items()}
+    expected = {line: [code, [], False] for line, code in lines.items()}
+    assert found(tmp_path, lines, SLOW) == expected
 
 
 def test_an_analysis_is_shown_without_what_makes_one(tmp_path):
     write_analysis(sample_analysis.sample(), tmp_path)
-    assert not TO_ANALYSE & set(said(tmp_path, SHOW, "show", ".").split())
+    assert found(tmp_path, ["show ."], TO_ANALYSE) == {"show .": [0, [], False]}

@@ -107,10 +107,8 @@ def test_hosts_of_a_hierarchy_are_doubled_after_the_devices_of_one(advisor, mode
     assert step_ns[2] - step_ns[1] > step_ns[1] - step_ns[0] > 0
     assert (machine["verdict"], machine["answer"]) == (None, None)
     assert "8 devices: mirrored-by-copies is of one host" in machine["notes"]
-    assert (
-        "8 devices: a batch of 6 has less than one sample for each of 8 devices"
-        in (machine["notes"])
-    )
+    note = "8 devices: a batch of 6 has less than one sample for each of 8 devices"
+    assert note in machine["notes"]
 
 
 # Four matrices of 16 MB: far more to exchange than to compute with.
@@ -143,14 +141,9 @@ def test_towers_within_hosts_win_where_variables_are_large(advisor, tmp_path):
     (row,) = (row for row in host["best"] if row["scaling"] == "strong")
     assert host["knee"]["strong"]["devices"] == 2
     assert host["notes"] == []
-    weak, strong = (
-        {
-            (step["family"], step["devices"]): step
-            for step in hosts["steps"]
-            if step["scaling"] == scaling
-        }
-        for scaling in ("weak", "strong")
-    )
+    weak, strong = {}, {}
+    for step in hosts["steps"]:
+        (weak if step["scaling"] == "weak" else strong)[step["family"], step["devices"]] = step
     for family in ("batch", "variables-on-host", "variables-spread", "mirrored"):
         assert strong["towers", 2]["step_ns"] < 0.7 * strong[family, 2]["step_ns"], family
     # The search of `advisor analyze` has towers to begin with.

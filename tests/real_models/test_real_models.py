@@ -23,16 +23,10 @@ _ALL = [
     pytest.param("bert_small"),
     *(pytest.param(name, marks=_slow) for name in [*_IMAGE_NETWORKS, "bert_base"]),
 ]
+_CONVOLUTIONS = ("Conv2D", "DepthwiseConv2dNative")
 _PRODUCTS = (
-    "Conv2D",
-    "Conv2DBackpropFilter",
-    "Conv2DBackpropInput",
-    "DepthwiseConv2dNative",
-    "DepthwiseConv2dNativeBackpropFilter",
-    "DepthwiseConv2dNativeBackpropInput",
-    "MatMul",
-    "BatchMatMulV2",
-    "Einsum",
+    *(f"{kind}{of}" for kind in _CONVOLUTIONS for of in ("", "BackpropFilter", "BackpropInput")),
+    *("MatMul", "BatchMatMulV2", "Einsum"),
 )
 # Parameters as https://keras.io/api/applications and the paper on BERT (110 M) give them, exactly.
 _PARAMETERS = {
