@@ -9,26 +9,14 @@ from placement_advisor.measurement.measurement import Measurement, StepProfile
 
 def measurement(rounds, **more):
     """Return a run with these times of steps, in each round."""
-    nothing = {
-        "warmup_ns": (),
-        "moved_ops": (),
-        "verification": None,
-        "profile": None,
-        "profile_run": None,
-    }
-    return Measurement(**nothing | {"rounds": rounds} | more)
+    nothing = dict.fromkeys(("verification", "profile", "profile_run"))
+    return Measurement(**nothing | {"rounds": rounds, "warmup_ns": (), "moved_ops": ()} | more)
 
 
 def step_profile(*step_ns, **more):
     """Return the profile of steps that took these times."""
-    nothing = {
-        "compute_ns": {},
-        "exposed_by_device": {},
-        "transfers": (),
-        "activities": (),
-        "op_ns": {},
-        "timeline": (),
-    }
+    nothing = {"compute_ns": {}, "exposed_by_device": {}, "op_ns": {}}
+    nothing |= {"transfers": (), "activities": (), "timeline": ()}
     return StepProfile(**nothing | {"step_ns": step_ns} | more)
 
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -88,14 +89,10 @@ def test_threads_that_start_children_leave_the_environment_as_it_was():
             first_is_in.set()
             time.sleep(lasts_s)
 
-    threads = [
-        threading.Thread(target=start, args=(None,), kwargs={"lasts_s": 0.1}),
-        threading.Thread(target=start, args=(first_is_in,), kwargs={"lasts_s": 0.2}),
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(start, None, lasts_s=0.1)
+        second = pool.submit(start, first_is_in, lasts_s=0.2)
+    assert (first.result(), second.result()) == (None, None)
     assert dict(os.environ) == before
 
 
