@@ -30,10 +30,8 @@ def _brief_search(monkeypatch):
 
 
 @pytest.fixture
-def model(tmp_path):
-    path = tmp_path / "model.py"
-    path.write_text(MODEL)
-    return str(path)
+def model(write_model):
+    return str(write_model(MODEL))
 
 
 def test_each_machine_is_simulated_on_ever_more_of_its_devices(advisor, model, tmp_path):
@@ -67,9 +65,8 @@ def test_each_machine_is_simulated_on_ever_more_of_its_devices(advisor, model, t
 
 
 @pytest.mark.parametrize("words", [("T4",), ("T4", "--batch-size", "1")])
-def test_of_one_device_alone_it_says_what_fits(advisor, tmp_path, words):
-    path = tmp_path / "any_batch.py"
-    path.write_text(MODEL.replace("Input((64,), 6)", "Input((64,))"))
+def test_of_one_device_alone_it_says_what_fits(advisor, write_model, words):
+    path = write_model(MODEL.replace("Input((64,), 6)", "Input((64,))"))
     ran = advisor("compare-hardware", str(path), *words, "--json", "-q")
     (machine,) = told(ran, "scaling")["machines"]
     (held,) = machine["memory"]
@@ -132,11 +129,9 @@ dataset = tf.data.Dataset.from_tensors(((x, x), tf.zeros((64, 1))))
 """
 
 
-def test_towers_within_hosts_win_where_variables_are_large(advisor, tmp_path):
-    path = tmp_path / "towers.py"
-    path.write_text(TOWERS)
+def test_towers_within_hosts_win_where_variables_are_large(advisor, write_model):
     machines = ("2xT4", "4x(2xT4)-Ethernet10")
-    ran = advisor("compare-hardware", str(path), *machines, "--json", "-q")
+    ran = advisor("compare-hardware", str(write_model(TOWERS)), *machines, "--json", "-q")
     host, hosts = told(ran, "scaling")["machines"]
     (row,) = (row for row in host["best"] if row["scaling"] == "strong")
     assert host["knee"]["strong"]["devices"] == 2
@@ -188,12 +183,12 @@ def test_the_verdict_is_that_of_analyze_for_every_sample(advisor, tmp_path, samp
         assert per_s == sorted(per_s)
 
 
-def test_the_verdict_is_that_of_analyze_on_the_same_machine(advisor, monkeypatch, tmp_path):
+def test_the_verdict_is_that_of_analyze_on_the_same_machine(
+    advisor, write_model, monkeypatch, tmp_path
+):
     # Both search as hard as for users who ask for no effort.
     monkeypatch.setattr(compare_hardware, "AnalyzeOptions", AnalyzeOptions)
-    path = tmp_path / "towers.py"
-    path.write_text(TOWERS)
-    ((machine, analysis),) = both_answers(advisor, path, ["2xT4"], tmp_path)
+    ((machine, analysis),) = both_answers(advisor, write_model(TOWERS), ["2xT4"], tmp_path)
     recommended = analysis["recommendation"]
     row = machine["best"][-1]
     assert (row["scaling"], row["family"]) == ("strong", recommended["candidate"])
@@ -217,9 +212,8 @@ dataset = tf.data.Dataset.from_tensors((tf.zeros((64, 56, 56, 3)), tf.zeros((64,
 """
 
 
-def test_nothing_is_searched_for_that_could_not_win(advisor, tmp_path, monkeypatch):
-    path = tmp_path / "chain.py"
-    path.write_text(CHAIN)
+def test_nothing_is_searched_for_that_could_not_win(advisor, write_model, tmp_path, monkeypatch):
+    path = write_model(CHAIN)
     ((machine, analysis),) = both_answers(advisor, path, ["2xV100-NVLink"], tmp_path, *BRIEF)
     monkeypatch.delattr(predictions.searched, "propose_searched")
     ran = advisor("compare-hardware", str(path), "2xV100-NVLink", "--json", "-q")
