@@ -4,6 +4,7 @@ import shlex
 import sys
 from pathlib import Path
 
+import prose
 import pytest
 import readme_page
 import typer
@@ -15,11 +16,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 # Results of campaigns are of the code of their time.
 PRESENT = [page for page in PAGES if page.parent.name != "campaigns"]
-SHELVES = [
-    page
-    for shelf in ("tutorials", "how-to", "reference", "explanation")
-    for page in ROOT.glob(f"docs/{shelf}/*.md")
-]
+SHELVES = [page for shelf in prose.SHELVES for page in ROOT.glob(f"docs/{shelf}/*.md")]
 MODULES = [
     path.as_posix()
     for folder in ("placement_advisor", "tests", "sample_models")
@@ -31,18 +28,18 @@ _FENCED = re.compile(r"```.*?```", re.DOTALL)
 _LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)#?([^)\s]*)\)")
 
 
-def prose(page):
+def without_code(page):
     return _FENCED.sub("", page.read_text(encoding="utf-8"))
 
 
 def anchors(page):
-    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", without_code(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files_and_headings(page):
-    for name, anchor in _LINK.findall(prose(page)):
+    for name, anchor in _LINK.findall(without_code(page)):
         target = page.parent / name if name else page
         assert target.exists(), name
         assert not anchor or anchor in anchors(target), f"{name}#{anchor}"
@@ -50,7 +47,7 @@ def test_links_lead_to_files_and_headings(page):
 
 @pytest.mark.parametrize("page", PRESENT, ids=lambda page: str(page.relative_to(ROOT)))
 def test_modules_that_are_named_exist(page):
-    named = set(re.findall(r"`([\w/]+\.py)\b", prose(page))) - NO_MODULES
+    named = set(re.findall(r"`([\w/]+\.py)\b", without_code(page))) - NO_MODULES
     assert not {name for name in named if not any(path.endswith(f"/{name}") for path in MODULES)}
 
 

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 
 from placement_advisor.files import untrusted
 
-READERS = [lambda path: untrusted.read_plain(path, 5), untrusted.mapped]
 
-
-@pytest.fixture(params=READERS, ids=["content", "mapped"])
+@pytest.fixture(params=[lambda path: untrusted.read_plain(path, 5), untrusted.mapped])
 def read(request):
     """Reads a file, whole or mapped."""
     return lambda path: bytes(request.param(path))
