@@ -139,8 +139,7 @@ class Command:
 
     def wait(self, *, timeout_s=HANGS_AFTER_S):
         """Wait for the end."""
-        code = self.process.wait(timeout_s)
-        return Ran(code=code, out=self.out, err=self.err)
+        return Ran(code=self.process.wait(timeout_s), out=self.out, err=self.err)
 
     @property
     def err(self):

@@ -201,5 +201,4 @@ def _padded(tensor, number):
 
 def write(path, height, width, classes=90):
     """Write the graph into a file."""
-    graph = detector(height, width, classes)
-    Path(path).write_bytes(graph.as_graph_def().SerializeToString())
+    Path(path).write_bytes(detector(height, width, classes).as_graph_def().SerializeToString())

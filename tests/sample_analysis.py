@@ -517,8 +517,7 @@ def with_batch():
         samples=(16, 16),
         weak_predicted_ns=60_000 * US,
     )
-    mirrored = replace(batch, name="mirrored")
-    return replace(plain, candidates=(*plain.candidates, batch, mirrored))
+    return replace(plain, candidates=(*plain.candidates, batch, replace(batch, name="mirrored")))
 
 
 def written(folder, path="train.py", *, captured=CAPTURED, stand_in=False, **changes):

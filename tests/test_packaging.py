@@ -27,8 +27,7 @@ LOADED_BY = {"pytest_plugin.py": "pytest"}
 
 def distribution_name(requirement):
     """Return the normalized name at the front of a requirement."""
-    name = re.match(r"[\w.-]+", requirement)
-    return re.sub(r"[-_.]+", "-", name[0]).lower()
+    return re.sub(r"[-_.]+", "-", re.match(r"[\w.-]+", requirement)[0]).lower()
 
 
 @pytest.fixture(scope="module")

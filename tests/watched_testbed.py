@@ -114,5 +114,4 @@ def _listening_inodes(net):
     for name in ("tcp", "tcp6"):
         with suppress(OSError):
             lines += (net / name).read_text().splitlines()[1:]
-    fields = map(str.split, lines)
-    return {each[9] for each in fields if each[3] == _LISTEN}
+    return {each[9] for each in map(str.split, lines) if each[3] == _LISTEN}

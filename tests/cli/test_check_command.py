@@ -265,8 +265,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_any_work(locked, check, 
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("placement_advisor.files.output.tempfile.mkdtemp", refuse)
-    error = refusal(check("--update"))
-    assert f"{LOCK}: cannot be written: .: Permission denied" in error
+    assert f"{LOCK}: cannot be written: .: Permission denied" in refusal(check("--update"))
     assert locked.lock.read_bytes() == before
 
 

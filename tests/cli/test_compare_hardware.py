@@ -38,8 +38,7 @@ def test_each_machine_is_simulated_on_ever_more_of_its_devices(advisor, model, t
     picture = tmp_path / "scaling.png"
     options = ("--price", "3", "--price", "0.5", "--png", str(picture), "--json", "-q")
     ran = advisor("compare-hardware", model, "4xV100-NVLink", "T4", *options)
-    content = told(ran, "scaling")
-    nvlink, t4 = content["machines"]
+    nvlink, t4 = told(ran, "scaling")["machines"]
     assert t4["steps"] == []
     assert [row["devices"] for row in t4["best"]] == [1]
     joint = ("mirrored", "mirrored-one-by-one", "mirrored-by-copies")
@@ -94,8 +93,7 @@ def test_what_says_nothing_is_refused_before_the_model_is_loaded(
 def test_hosts_of_a_hierarchy_are_doubled_after_the_devices_of_one(advisor, model):
     text = "2x(2x(2xV100-NVLink)-2xInfiniBand200)-Ethernet100"
     ran = advisor("compare-hardware", model, text, "--json", "-q")
-    content = told(ran, "scaling")
-    (machine,) = content["machines"]
+    (machine,) = told(ran, "scaling")["machines"]
     steps = [step for step in machine["steps"] if step["scaling"] == "weak"]
     assert [step["devices"] for step in steps if step["family"] == "batch"] == [2, 4, 8]
     step_ns = [step["step_ns"] for step in steps if step["family"] == "mirrored"]

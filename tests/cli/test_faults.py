@@ -38,8 +38,7 @@ def failing(advisor, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def run(code, words="model.py"):
-        data = code if isinstance(code, bytes) else code.encode()
-        (tmp_path / "model.py").write_bytes(data)
+        (tmp_path / "model.py").write_bytes(code if isinstance(code, bytes) else code.encode())
         output = tmp_path / "a" / "b"
         error = refusal(advisor("analyze", *words.split(), "-o", str(output), *QUICK))
         assert error.startswith("advisor: error: ")

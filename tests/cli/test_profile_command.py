@@ -127,8 +127,7 @@ def test_a_graph_file_says_whose_tensors_they_are(advisor, tmp_path):
 
 
 def test_the_json_has_every_format_that_is_read():
-    kinds = get_type_hints(Profile)
-    assert set(get_args(kinds["format"])) == set(FileFormat)
+    assert set(get_args(get_type_hints(Profile)["format"])) == set(FileFormat)
 
 
 def test_markdown_and_json_show_names_as_they_are(advisor, tmp_path):

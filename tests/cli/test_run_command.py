@@ -151,8 +151,7 @@ def test_a_script_trains_to_its_end_with_the_split_and_the_analysis_keeps_what_i
     jsonschema.validate(document, load_schema("analysis"))
     assert document["training"]["candidate"] == "alternating-ops"
     assert document["training"]["placed_steps"] > 100
-    shown = run_here("show", str(path.parent))
-    assert "your training: " in shown.out
+    assert "your training: " in run_here("show", str(path.parent)).out
 
 
 _MIRRORED = """

@@ -81,8 +81,7 @@ def test_what_is_closed_is_no_place_for_a_file(folder):
         "from placement_advisor.cli.console import open_streams; open_streams(); "
         "file = open('written', 'w'); print(file.fileno(), file=file)"
     )
-    ran = in_shell(folder, f"'{sys.executable}' -c \"{code}\" <&- >&- 2>&-")
-    assert ran.returncode == 0
+    assert in_shell(folder, f"'{sys.executable}' -c \"{code}\" <&- >&- 2>&-").returncode == 0
     assert int((folder / "written").read_text()) > 2
 
 

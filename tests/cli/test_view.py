@@ -86,8 +86,7 @@ def test_the_default_folder_is_served_on_this_machine_alone_until_ctrl_c(
         assert asked_for(address, f"rebound.example:{port}") == 403
         assert asked_for(address, f"localhost:{port}") == 200
         command.process.send_signal(2)
-        ran = command.wait()
-        assert ran.code == 0
+        assert command.wait().code == 0
         assert command.processes_left() == []
         with pytest.raises(urllib.error.URLError):
             urllib.request.urlopen(address)

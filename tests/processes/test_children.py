@@ -151,8 +151,7 @@ def test_a_call_that_needs_another_child_ends_when_that_one_dies(fork):
     client, worker = fork("client"), fork("worker:1")
     begun = client.start(time.sleep, 60)
     os.kill(worker.pid, signal.SIGKILL)
-    failure = begun.wait(watch=(worker,))
-    assert failure.message == "worker:1 was killed by SIGKILL"
+    assert begun.wait(watch=(worker,)).message == "worker:1 was killed by SIGKILL"
 
 
 def test_a_child_that_lives_has_no_failure_and_one_that_died_has_it_for_good(child):

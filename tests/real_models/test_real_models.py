@@ -55,8 +55,7 @@ def real_model(fork_server, tmp_path_factory):
 
 def _product_flops(graph, role):
     ops = [op for op in graph.ops if op.kind in _PRODUCTS and op.role is role]
-    unknown = {op.kind for op in ops if op.flops is None}
-    assert not unknown
+    assert not {op.kind for op in ops if op.flops is None}
     return sum(op.flops or 0 for op in ops)
 
 
