@@ -133,9 +133,7 @@ class TestACompleteRun:
             assert measured["transfer_count"] == predicted["transfer_count"] > 0
             assert measured["transfer_bytes"] == predicted["transfer_bytes"] > 0
 
-    def test_times_every_candidate_in_every_round_and_predicts_a_split_before_it_runs(
-        self, complete
-    ):
+    def test_times_all_candidates_in_each_round_and_predicts_a_split_before_it_runs(self, complete):
         steps = [len(samples(complete, name)) for name in NAMES]
         assert steps[0] >= 5
         assert steps == [steps[0]] * 3
@@ -206,9 +204,7 @@ class TestAResumedRun:
             ((), "graph: "),
         ],
     )
-    def test_is_refused_where_more_rounds_were_others(
-        self, complete, two_towers, tmp_path, words, differs
-    ):
+    def test_is_refused_if_rounds_were_others(self, complete, two_towers, tmp_path, words, differs):
         code = two_towers.read_text()
         model = tmp_path / "two_towers.py"
         model.write_text(code if words else code.replace("Dense(64", "Dense(65"))
@@ -223,9 +219,7 @@ class TestAResumedRun:
         error = refusal(run_here("analyze", str(two_towers), "--resume", word))
         assert "--resume adds rounds, and by the other options none run" in error
 
-    def test_that_is_interrupted_loses_nothing_of_those_before(
-        self, complete, broken_run, tmp_path
-    ):
+    def test_that_is_interrupted_loses_none_of_those_before(self, complete, broken_run, tmp_path):
         def interrupt(testbed):
             raise KeyboardInterrupt
 
@@ -281,9 +275,7 @@ def join(forecast, results, effort):
 
 
 @needs_workers
-def test_a_worker_killed_in_the_middle_of_a_step_costs_its_candidate_alone_and_another_joins(
-    broken_run, monkeypatch
-):
+def test_a_worker_killed_in_a_step_costs_its_candidate_and_another_joins(broken_run, monkeypatch):
     def kill_soon(testbed):
         # Two thousand steps more, so that the worker dies in the middle of one.
         testbed._client.start(runner.run_steps, "alternating", 0, 2_000)
@@ -342,9 +334,7 @@ def test_what_is_killed_or_paused_costs_the_candidate_that_it_ran(broken_run, ca
 
 
 @needs_workers
-def test_a_worker_killed_before_there_are_costs_ends_the_analysis_and_is_named(
-    broken_run, monkeypatch, tmp_path
-):
+def test_a_worker_killed_early_ends_the_analysis_and_is_named(broken_run, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # No calibration is kept there.
     found = broken_run("calibrate", "", 0, lambda testbed: kill(testbed, "worker:1"), code=2)
     assert "calibration failed: worker:1 was killed by SIGKILL" in refusal(found.ran)
@@ -414,9 +404,7 @@ def two_cores(monkeypatch):
         ("--testbed none", {"single", "towers"}, "--testbed none: nothing was run"),
     ],
 )
-def test_where_nothing_runs_everything_is_simulated_and_says_so(
-    analyze, two_towers, words, names, reason
-):
+def test_where_nothing_runs_all_is_simulated_and_says_so(analyze, two_towers, words, names, reason):
     families = () if len(names) > 2 else ("--candidates", "towers")
     found = analyze(two_towers, "--quiet", *QUICK, *words.split(), *families)
     assert found.ran.err == ""
@@ -436,9 +424,7 @@ def test_where_nothing_runs_everything_is_simulated_and_says_so(
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_a_quick_analysis_runs_nothing_splits_no_batch_draws_nothing_and_says_so(
-    analyze, advisor, two_towers
-):
+def test_a_quick_analysis_runs_and_draws_nothing_and_splits_no_batch(analyze, advisor, two_towers):
     found = analyze(two_towers, "--quick", "-q")
     where = "Simulated for 2 CPU stand-ins (1 core each, gRPC), batch 32, train (--quick: no step "
     shown = " ".join(found.ran.out.split())
@@ -460,9 +446,7 @@ def test_a_quick_analysis_runs_nothing_splits_no_batch_draws_nothing_and_says_so
     assert "report.html" not in again.out
 
 
-def test_what_is_quick_splits_the_batch_if_asked_to_and_looks_at_devices_that_are_not_here(
-    analyze, two_towers
-):
+def test_what_is_quick_splits_the_batch_if_asked_to_for_devices_elsewhere_too(analyze, two_towers):
     words = ("--quick", "--candidates", "batch", "--hardware", "2xV100-NVLink", "-q")
     analysis = analyze(two_towers, *words).analysis
     assert [c["name"] for c in analysis["candidates"]] == ["single", "batch"]
@@ -472,9 +456,7 @@ def test_what_is_quick_splits_the_batch_if_asked_to_and_looks_at_devices_that_ar
     assert "(without --quick" not in analysis["recommendation"]["answer"]
 
 
-def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(
-    analyze, two_towers, tmp_path
-):
+def test_what_does_not_fit_is_said_of_a_candidate_with_what_it_holds(analyze, two_towers, tmp_path):
     model = two_towers.read_text().replace("Dense(64,", "Dense(2_048,")
     found = analyze(model, "--quick", "-q")
     single_bytes, towers_bytes = (
@@ -539,9 +521,7 @@ def test_a_secret_of_a_script_is_in_nothing_that_is_written_or_shown(tmp_path, m
 
 # Called again, as the advisor traces it: the first such error ends the analysis, another the split.
 @pytest.mark.parametrize(("traces", "code"), [(1, 2), (2, 0)])
-def test_a_secret_that_a_step_quotes_when_it_is_traced_is_neither_written_nor_shown(
-    analyze, traces, code
-):
+def test_a_secret_that_a_traced_step_quotes_is_neither_written_nor_shown(analyze, traces, code):
     script = (
         "import sys, tensorflow as tf\n"
         "weights, traces = tf.Variable(1.0), []\n"

@@ -148,9 +148,7 @@ def test_a_harmful_edit_fails_with_culprit_and_line(locked, check):
 
 
 @pytest.mark.parametrize("checkout", [".git", "GITHUB_WORKSPACE"])
-def test_places_are_those_of_the_repository_where_the_project_is_a_folder_of_it(
-    project, check, monkeypatch, checkout
-):
+def test_places_are_within_the_repository_around_the_project(project, check, monkeypatch, checkout):
     repository = project.root.parent
     if checkout == ".git":
         (repository / ".git").mkdir()
@@ -202,9 +200,7 @@ def test_a_model_that_fails_to_trace_does_not_hide_the_others(locked, check):
     assert locked.lock.read_bytes() == before
 
 
-def test_an_update_of_one_model_keeps_the_others_and_of_all_forgets_those_that_are_gone(
-    locked, check
-):
+def test_an_update_of_one_model_keeps_the_others_and_of_all_forgets_what_is_gone(locked, check):
     break_models(locked)
     locked.model("new.py")
     locked.settings('path = "m.py"', 'path = "new.py:workload"', 'path = "broken.py"')
@@ -279,9 +275,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_any_work(locked, check, 
         ("json=a text=./a", "gets another report, so no report goes there"),
     ],
 )
-def test_a_format_that_there_is_not_or_that_takes_the_place_of_a_file_is_refused(
-    locked, check, formats, said
-):
+def test_a_format_unknown_or_in_the_place_of_a_file_is_refused(locked, check, formats, said):
     before = locked.lock.read_bytes()
     assert said in refusal(check(*(f"--format={form}" for form in formats.split(" "))))
     assert locked.lock.read_bytes() == before

@@ -82,9 +82,7 @@ def test_of_one_device_alone_it_says_what_fits(advisor, write_model, words):
         (("one.toml",), "one.toml: device 'GPU:0' has no peak_flops_per_s"),
     ],
 )
-def test_what_says_nothing_is_refused_before_the_model_is_loaded(
-    advisor, model, tmp_path, monkeypatch, given, said
-):
+def test_what_says_nothing_is_refused_at_once(advisor, model, tmp_path, monkeypatch, given, said):
     monkeypatch.chdir(tmp_path)
     Path("one.toml").write_text('[[devices]]\nname = "GPU:0"\nkind = "GPU"\n')
     assert said in refusal(advisor("compare-hardware", model, *given, "-q"))
@@ -181,9 +179,7 @@ def test_the_verdict_is_that_of_analyze_for_every_sample(advisor, tmp_path, samp
         assert per_s == sorted(per_s)
 
 
-def test_the_verdict_is_that_of_analyze_on_the_same_machine(
-    advisor, write_model, monkeypatch, tmp_path
-):
+def test_the_verdict_is_that_of_analyze_on_a_machine(advisor, write_model, monkeypatch, tmp_path):
     # Both search as hard as for users who ask for no effort.
     monkeypatch.setattr(compare_hardware, "AnalyzeOptions", AnalyzeOptions)
     ((machine, analysis),) = both_answers(advisor, write_model(TOWERS), ["2xT4"], tmp_path)

@@ -135,9 +135,7 @@ def test_a_bundle_goes_where_it_is_told_and_replaces_none_if_nobody_named_it(her
     assert zipfile.is_zipfile(here / "mine.zip")
 
 
-def test_what_is_off_is_a_failed_check_and_what_cannot_be_set_up_an_error_without_a_bundle(
-    here, monkeypatch
-):
+def test_what_is_off_fails_and_what_cannot_be_set_up_is_an_error_without_bundle(here, monkeypatch):
     def refuse(*_):
         raise TestbedError("nothing to run on")
 

@@ -131,9 +131,7 @@ def test_what_cannot_be_run_is_said_in_one_error(tmp_path, monkeypatch, plain):
     assert "as a script, not build of it" in error_of("analyze", "train.py:build", "--apply")[0]
 
 
-def test_a_script_trains_to_its_end_with_the_split_and_the_analysis_keeps_what_it_brought(
-    tmp_path, split, run
-):
+def test_a_script_trains_with_a_split_and_the_analysis_keeps_what_it_brought(tmp_path, split, run):
     split(
         _TRAINS + "for i in range(200): loss = step(np.full((2, 4), i % 7, 'float32'))\n"
         "print(f'{float(loss):.5g}', float(tf.reduce_sum(right)))\n"

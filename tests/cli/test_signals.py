@@ -132,9 +132,7 @@ def test_a_command_killed_between_steps_of_workers_leaves_no_process(analyze, tm
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_two_runs_at_once_do_not_disturb_each_other_and_say_nothing_but_what_they_do(
-    advisor, two_towers, tmp_path, monkeypatch
-):
+def test_two_runs_at_once_do_not_disturb_each_other(advisor, two_towers, tmp_path, monkeypatch):
     (tmp_path / "talkative.py").write_text(TALKATIVE + two_towers.read_text())
     monkeypatch.chdir(tmp_path)
     words, temp = ("analyze", "talkative.py", *FEW), tmp_path / "a"

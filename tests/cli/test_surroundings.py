@@ -190,9 +190,8 @@ def test_a_user_without_a_name_and_a_home_is_served(folder, words):
 def test_a_folder_that_cannot_be_entered_holds_no_settings(tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o000)
-    ran = run(STRANGER, "check", cwd=closed)
-    assert ran.code == 2
-    assert ran.err.startswith("advisor: error: no pyproject.toml in ")
+    error = refusal(run(STRANGER, "check", cwd=closed))
+    assert error.startswith("advisor: error: no pyproject.toml in ")
 
 
 @needs_mounts
@@ -201,8 +200,7 @@ def test_without_a_place_for_temporary_files_that_is_said():
     within = ("unshare", "--mount", "sh", "-c", read_only, "-")
     nowhere = {"HOME": "/proc/none", "TMPDIR": "/proc/none"}
     ran = run(within, "calibrate", "--testbed", "logical-cpus", cwd="/proc", **nowhere)
-    assert ran.code == 2
-    error, hint = ran.err.splitlines()
+    error, hint = refusal(ran).splitlines()
     assert error.startswith("advisor: error: temporary files cannot be written anywhere: ")
     assert hint.endswith("with TMPDIR")
 

@@ -11,7 +11,7 @@ from placement_advisor.graph.op_graph import OpGraph, load_graph
 from placement_advisor.report.steps import render_graph
 
 
-def test_the_graph_file_is_named_after_the_model_and_summarised(
+def test_a_graph_has_the_name_of_its_model_and_a_summary(
     advisor, two_towers, tmp_path, monkeypatch
 ):
     folder = tmp_path / "here"
@@ -74,9 +74,7 @@ def test_a_model_that_fails_leaves_no_file(advisor, write_model, tmp_path):
         ("model.py", "model.py: is an input of this command and is not overwritten"),
     ],
 )
-def test_a_file_that_cannot_be_written_is_refused_before_any_work(
-    advisor, tmp_path, monkeypatch, output, message
-):
+def test_a_file_without_a_place_is_refused_first(advisor, tmp_path, monkeypatch, output, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model.py").write_text("raise AssertionError('was run')\n")
     error = refusal(advisor("trace", "model.py", "-o", output))

@@ -37,9 +37,7 @@ def here(tmp_path, monkeypatch):
         ("model.py -o theirs", ["theirs: not empty, and not the output of an earlier analysis"]),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_any_work(
-    advisor, here, monkeypatch, words, messages
-):
+def test_what_cannot_be_done_is_refused_before_work(advisor, here, monkeypatch, words, messages):
     (here / "notes.txt").write_text("not Python")
     (here / "theirs").mkdir()
     (here / "theirs" / "thesis.tex").write_text("years of work")

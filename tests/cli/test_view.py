@@ -67,9 +67,7 @@ def test_a_tensorboard_that_does_not_start_is_quoted(analysis, tmp_path, monkeyp
     assert error[-1].startswith("advisor: hint: see whether it does alone: ")
 
 
-def test_the_default_folder_is_served_on_this_machine_alone_until_ctrl_c(
-    analysis, checkout, tmp_path
-):
+def test_the_default_folder_is_served_to_this_machine_until_ctrl_c(analysis, checkout, tmp_path):
     quick = analysis.rename(checkout / "advisor-out") / "quick" / "analysis.json"
     quick.parent.mkdir()
     quick.write_text("{}")

@@ -153,9 +153,7 @@ def test_what_a_killed_analysis_left_is_no_reason_to_refuse_and_other_content_is
 
 @pytest.mark.parametrize("number", range(1, 6))
 @pytest.mark.parametrize("is_done", [False, True])
-def test_an_interruption_while_the_content_is_moved_leaves_all_as_it_was(
-    tmp_path, monkeypatch, number, is_done
-):
+def test_an_interruption_of_the_move_leaves_all_as_it_was(tmp_path, monkeypatch, number, is_done):
     """Three entries of the first go and two of the second come; one of these is interrupted."""
     write(tmp_path, version="first")
     (tmp_path / "report.md").write_text("of the first")
@@ -267,9 +265,7 @@ def test_a_folder_is_gone_after_the_block_and_one_that_no_lock_file_tells_of_sta
     assert (tmp_path / ".advisor-old").exists()
 
 
-def test_the_folder_of_a_process_stays_while_it_runs_and_goes_with_the_next_when_it_was_killed(
-    tmp_path, owner
-):
+def test_the_folder_of_a_process_stays_while_it_runs_and_goes_once_it_was_killed(tmp_path, owner):
     (theirs,) = tmp_path.iterdir()
     assert not is_left_behind(theirs)
     with own_folder(tmp_path):

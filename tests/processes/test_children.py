@@ -139,9 +139,7 @@ def test_where_a_child_was_is_waited_for_on_a_busy_machine(child):
 @pytest.mark.parametrize(
     ("lasts_s", "limit_s", "how"), [(1.5, 60.0, "exited with status 3"), (60, 0.2, "hung up")]
 )
-def test_a_child_that_hangs_up_before_it_ends_has_the_status_with_which_it_ends(
-    child, monkeypatch, lasts_s, limit_s, how
-):
+def test_a_child_that_hangs_up_has_the_status_of_its_end(child, monkeypatch, lasts_s, limit_s, how):
     monkeypatch.setattr(children, "_EXIT_LIMIT_S", limit_s)
     hang_up = "import os, time; os.closerange(3, 1_000); time.sleep({}); os._exit(3)"
     assert child.call(exec, hang_up.format(lasts_s)).message == f"loader {how}"

@@ -14,7 +14,7 @@ from placement_advisor.processes import calls
 from placement_advisor.processes.children import Child, ChildError
 
 
-def test_the_model_file_and_what_lies_beside_it_is_the_users_but_no_package_and_not_the_advisor(
+def test_the_model_file_and_what_is_beside_it_is_the_users_but_no_package_nor_the_advisor(
     tmp_path,
 ):
     model = tmp_path / "model.py"

@@ -80,9 +80,7 @@ def test_every_variable_counts_with_its_size_in_keras(real_model, name):
 
 
 @pytest.mark.parametrize("name", _ALL)
-def test_sizes_layers_and_devices_are_known_also_of_a_graph_that_is_loaded_back(
-    real_model, name, tmp_path
-):
+def test_sizes_layers_and_devices_are_known_and_a_graph_is_loaded_back(real_model, name, tmp_path):
     graph = real_model(name).graph
     graph.save(tmp_path / "graph.json.gz")
     loaded = OpGraph.load(tmp_path / "graph.json.gz")
