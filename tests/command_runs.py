@@ -56,10 +56,8 @@ class Ran:
 def run_here(*words):
     """Run the command in this process."""
     out, err = io.StringIO(), io.StringIO()
-    handlers = {
-        number: signal.getsignal(number)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: signal.getsignal(number) for number in numbers}
     code = 0
     try:
         with (

@@ -79,10 +79,8 @@ def price(time_ns):
 
 
 def placed(graph, device_of, time_ns, cluster=None):
-    costs = price(time_ns)
-    return PlacedStep(
-        graph=graph, placement=place(device_of), costs=costs, cluster=cluster or pair()
-    )
+    where, costs = place(device_of), price(time_ns)
+    return PlacedStep(graph=graph, placement=where, costs=costs, cluster=cluster or pair())
 
 
 def op(name, *output_bytes, kind="MatMul", role=Role.FORWARD):
@@ -303,6 +301,7 @@ def placed_steps(draw, max_ops=14, *, hosts=False):
     figures = draw(st.sampled_from([_ANY, _TIED]))
     cluster = draw(clusters(figures, hosts=hosts))
     devices = st.sampled_from(cluster.place_names())
+    roles = [Role.FORWARD] * 4 + [Role.CONSTANT, Role.INPUT, Role.VARIABLE]
     kernels = [frozenset({"CPU"})] + [frozenset({"CPU", "GPU"})] * 3
     ops = []
     edges = []
@@ -310,9 +309,7 @@ def placed_steps(draw, max_ops=14, *, hosts=False):
     for i in range(draw(st.integers(0, max_ops))):
         name = f"op{i}"
         sizes = tuple(draw(st.lists(figures.sizes, min_size=1, max_size=2)))
-        role = draw(
-            st.sampled_from([Role.FORWARD] * 4 + [Role.CONSTANT, Role.INPUT, Role.VARIABLE])
-        )
+        role = draw(st.sampled_from(roles))
         variable = name if role is Role.VARIABLE else None
         kind = draw(st.sampled_from(["MatMul", "Identity"]))
         if role is Role.FORWARD and ops:
@@ -341,10 +338,8 @@ def placed_steps(draw, max_ops=14, *, hosts=False):
             device_of[name] = device_of.get(variable or "", "") or draw(devices)
     graph = OpGraph(ops, edges)
     computed = [o.name for o in graph.placed_ops if o.role is Role.FORWARD]
-    tables = [
-        price({name: draw(figures.times_ns) for name in computed})
-        for _ in range(1 + draw(st.booleans()))
-    ]
+    count = 1 + draw(st.booleans())
+    tables = [price({name: draw(figures.times_ns) for name in computed}) for _ in range(count)]
     return PlacedStep(
         graph=graph,
         placement=place(device_of),

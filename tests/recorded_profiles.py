@@ -10,9 +10,8 @@ EPOCH_NS = 1_795_257_210_000_000_000
 
 
 def event(name, start_ns, end_ns, /, **stats):
-    return Event(
-        name=name, start_ns=EPOCH_NS + start_ns, duration_ns=end_ns - start_ns, stats=stats
-    )
+    at_ns = EPOCH_NS + start_ns
+    return Event(name=name, start_ns=at_ns, duration_ns=end_ns - start_ns, stats=stats)
 
 
 def mark(step, start_ns, end_ns):
@@ -93,10 +92,7 @@ def write(path, *planes):
 def read_planes(path, ahead_ns=0):
     """Return the planes of a file as a clock has them that is so far behind the file's."""
     file = space_file(path, ahead_ns)
-    return tuple(
-        Plane(name=plane.name, lines=lines_of(file, plane), stats=plane.stats)
-        for plane in file.planes
-    )
+    return tuple(Plane(name=p.name, lines=lines_of(file, p), stats=p.stats) for p in file.planes)
 
 
 def trace_of(path):

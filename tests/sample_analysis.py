@@ -47,9 +47,8 @@ US = 1_000
 CAPTURED = analysis_result.CapturedStep(
     call="model.fit", step="train.py:9", is_replica=False, run_command="advisor run train.py"
 )
-OPTIONS = AnalyzeOptions(
-    source=ModelSource(path="sample_models/deepconn.py"), output=Path("advisor-out/deepconn")
-)
+_SOURCE = ModelSource(path="sample_models/deepconn.py")
+OPTIONS = AnalyzeOptions(source=_SOURCE, output=Path("advisor-out/deepconn"))
 W0, W1 = "worker:0", "worker:1"
 TIMES = AssumedTimes(
     gpu="V100-SXM2",
@@ -239,17 +238,15 @@ TOWERS = "split: towers, 1.69× (95 % interval 1.64–1.71)"
 def sample():
     """Three candidates: single and towers ran, alternating was killed."""
     single_plan = _schedule("single", _SINGLE_RUNS, [], peaks={W0: 18_400_000, W1: 0})
-    towers_plan = _schedule(
-        "towers", _TOWER_RUNS, _TOWER_COPIES, peaks={W0: 12_100_000, W1: 8_200_000}
-    )
+    held = {W0: 12_100_000, W1: 8_200_000}
+    towers_plan = _schedule("towers", _TOWER_RUNS, _TOWER_COPIES, held)
     alternating_plan = _schedule(
         "alternating", _ALTERNATING_RUNS, _ALTERNATING_COPIES, peaks={W0: 14_000_000, W1: 9_100_000}
     )
     single_run = _measurement(single_plan, 51_000, 2 * (-600, 0, 300, 900, -200, 0), None)
     towers_run = _measurement(towers_plan, 30_400, 2 * (400, -500, 900, 0, -800, 200), 2.5e-7)
-    killed = CandidateFailure(
-        kind=FailureKind.CRASHED, message="worker:1 was ended by SIGKILL in round 3"
-    )
+    why = "worker:1 was ended by SIGKILL in round 3"
+    killed = CandidateFailure(kind=FailureKind.CRASHED, message=why)
     candidates = (
         _candidate(single_plan, _SINGLE_RUNS, "everything on one device", measured=single_run),
         _candidate(

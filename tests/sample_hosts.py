@@ -33,9 +33,7 @@ WITHIN = Way(
 
 
 def over_network(latency_ns, ns_per_byte):
-    return tuple(
-        copy(size_bytes, latency_ns + ns_per_byte * size_bytes) for size_bytes in (1_000, 1_000_000)
-    )
+    return tuple(copy(size, latency_ns + ns_per_byte * size) for size in (1_000, 1_000_000))
 
 
 # 5 ms each way, 100 MB/s there and half of it back.
@@ -65,13 +63,8 @@ ALONE = HostFigures(
     step_overhead_ns=None,
     reach=None,
 )
-OTHER = replace(
-    ALONE,
-    reference_ns=(500_000, 500_000),
-    reference_p90=(1.1, 1.1),
-    op_ns=2_200,
-    within=WITHIN,
-)
+_SLOWER = {"reference_ns": (500_000, 500_000), "reference_p90": (1.1, 1.1)}
+OTHER = replace(ALONE, **_SLOWER, op_ns=2_200, within=WITHIN)
 # What leaves a shares one wire, what leaves b does not.
 ROUTE = RouteFigures(
     way=WAY,

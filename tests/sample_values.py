@@ -31,6 +31,5 @@ def links_between(devices, latency_ns, **more):
 
 def costs_of(times_ns, basis):
     """Return the costs of ops, all known in the same way."""
-    return CostTable(
-        costs={name: OpCost(time_ns=time_ns, basis=basis) for name, time_ns in times_ns.items()}
-    )
+    costs = {name: OpCost(time_ns=ns, basis=basis) for name, ns in times_ns.items()}
+    return CostTable(costs=costs)

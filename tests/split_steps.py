@@ -86,9 +86,8 @@ def split_traces(at, shares, outputs=(("loss", 0),), targets=(), merge=Merge.MEA
         merges={tensor: merges.get(tensor[0], merge) for tensor in plan.merged},
         axes=dict.fromkeys((*plan.merged, *plan.divided), 0),
     )
-    return SplitTraces(
-        whole=whole, shares=graphs, wiring=wiring, outputs=tuple(outputs), targets=targets
-    )
+    given = tuple(outputs)
+    return SplitTraces(whole=whole, shares=graphs, wiring=wiring, outputs=given, targets=targets)
 
 
 def split_training(*shares, **merges):

@@ -19,9 +19,8 @@ ROOT = Path(__file__).parents[1]
 (HOOK,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 (STEP,) = ACTION["runs"]["steps"]
-RECIPES = re.findall(
-    r"```yaml\n(.*?)```", (ROOT / "docs" / "how-to" / "ci.md").read_text(), re.DOTALL
-)
+_PAGE_ON_CI = (ROOT / "docs" / "how-to" / "ci.md").read_text()
+RECIPES = re.findall(r"```yaml\n(.*?)```", _PAGE_ON_CI, re.DOTALL)
 # Says what it was asked, as JSON.
 FAKE = """#!/usr/bin/env python3
 import json, sys

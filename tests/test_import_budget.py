@@ -75,11 +75,8 @@ def test_help_and_usage_errors_import_nothing_slow(tmp_path):
         (tmp_path / name / "placements.lock.json").write_text(lock)
     (tmp_path / "analysed").mkdir()
     write_analysis(sample_analysis.sample(), tmp_path / "analysed")
-    lines = {
-        line: code
-        for code, text in ((0, ANSWERED), (2, REFUSED))
-        for line in re.split("; |\n", text.strip())
-    }
+    texts = ((0, ANSWERED), (2, REFUSED))
+    lines = {line: code for code, text in texts for line in re.split("; |\n", text.strip())}
     expected = {line: [code, [], False] for line, code in lines.items()}
     assert found(tmp_path, lines, SLOW) == expected
 

@@ -97,12 +97,10 @@ def test_every_package_that_the_code_imports_is_a_declared_dependency(wheel):
 def test_the_installed_wheel_answers_help_away_from_the_checkout(wheel, tmp_path):
     site = tmp_path / "site"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
-    subprocess.run(
-        [*install, "--target", str(site), str(wheel)], check=True, capture_output=True, timeout=120
-    )
-    answer = run_program(
-        site / "bin" / "advisor", "--help", cwd=tmp_path, env={"PYTHONPATH": str(site)}
-    )
+    install += ["--target", str(site), str(wheel)]
+    subprocess.run(install, check=True, capture_output=True, timeout=120)
+    env = {"PYTHONPATH": str(site)}
+    answer = run_program(site / "bin" / "advisor", "--help", cwd=tmp_path, env=env)
     assert "analyze" in answer.stdout
 
 

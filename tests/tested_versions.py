@@ -29,9 +29,8 @@ ROOT = Path(__file__).parents[1]
 ROWS = "tests/tested_versions.json"
 PAGE = "docs/reference/versions.md"
 # As the page calls them, and as they are installed.
-_DISTRIBUTIONS = {
-    name: name.lower() for name in ("TensorFlow", "Keras", "NumPy", "protobuf", "numba")
-}
+_LIBRARIES = ("TensorFlow", "Keras", "NumPy", "protobuf", "numba")
+_DISTRIBUTIONS = {name: name.lower() for name in _LIBRARIES}
 _COLUMNS = ("Python", *_DISTRIBUTIONS)
 # Those of which the page gives bounds.
 _KEY = ("Python", "TensorFlow", "Keras")

@@ -102,11 +102,8 @@ def _socket_inodes(pid):
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):
                 found.add(str(descriptor.readlink()))
-    return {
-        target.removeprefix("socket:[").removesuffix("]")
-        for target in found
-        if target.startswith("socket:[")
-    }
+    sockets = (name for name in found if name.startswith("socket:["))
+    return {name.removeprefix("socket:[").removesuffix("]") for name in sockets}
 
 
 def _listening_inodes(net):

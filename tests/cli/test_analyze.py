@@ -137,9 +137,7 @@ class TestACompleteRun:
         steps = [len(samples(complete, name)) for name in NAMES]
         assert steps[0] >= 5
         assert steps == [steps[0]] * 3
-        first = {
-            call.label: call for call in reversed(complete.calls) if call.function == "prepare"
-        }
+        first = {c.label: c for c in reversed(complete.calls) if c.function == "prepare"}
         assert "towers" in first["towers"].predictions
         assert "alternating" in first["alternating"].predictions
         # Single runs before that, for the costs that predictions are made of, but is not timed.
@@ -156,9 +154,8 @@ class TestACompleteRun:
         assert title in complete.text("report.txt")
         found = complete.analysis["input"]
         assert found["transformations"] == ["TensorSliceDataset", "BatchDataset"]
-        assert found["samples_per_s"] == pytest.approx(
-            32 * len(found["batch_ns"]) / (sum(found["batch_ns"]) / 1e9)
-        )
+        time_s = sum(found["batch_ns"]) / 1e9
+        assert found["samples_per_s"] == pytest.approx(32 * len(found["batch_ns"]) / time_s)
         assert "samples/s alone; the step (as-is) takes" in complete.text("report.txt")
 
 

@@ -100,9 +100,7 @@ def test_copies_by_way_of_the_host_are_in_every_format(advisor, tmp_path):
     details = {"memcpy_details": "size:4000", "edge_name": "edge_7_relu"}
     copies = (event("MemcpyD2H", 10, 20, **details), event("MemcpyH2D", 20, 30, **details))
     lines = [Line(name="Stream #14(Memcpy)", id=14, events=(copy,)) for copy in copies]
-    path = write(
-        tmp_path / "p.xplane.pb", *(gpu(number, line) for number, line in enumerate(lines))
-    )
+    path = write(tmp_path / "p.xplane.pb", *(gpu(i, line) for i, line in enumerate(lines)))
     words = ("profile", str(path), "--no-xprof", "-q")
     rows = [line.split() for line in advisor(*words).out.splitlines()]
     assert ["GPU:0", "→", "GPU:1", "1", "4.00", "kB"] in rows

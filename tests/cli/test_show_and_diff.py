@@ -72,16 +72,14 @@ def test_what_a_quick_analysis_has_not_is_said_with_what_to_type(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "advisor-out" / "net-quick", quick())
     folder = "advisor-out/net-quick"
-    hint = (
-        f"advisor: hint: advisor show {folder} prints it; `advisor analyze MODEL` without --quick"
-    )
+    hint = f"advisor: hint: advisor show {folder} prints it; `advisor analyze MODEL` without"
     for words, shown in (
         (["view"], "nothing to look at in TensorBoard"),
         (["view", folder], "nothing to look at in TensorBoard"),
         (["report", folder], "no pictures, and so no report.html"),
     ):
         error = f"advisor: error: {folder}: text alone, as quick analyses are: {shown}"
-        assert error_of(*words) == [error, f"{hint} writes all of it, pictures too"]
+        assert error_of(*words) == [error, f"{hint} --quick writes all of it, pictures too"]
 
 
 def test_verbose_prints_all_of_it_and_colour_is_shown_where_it_is_asked_for(tmp_path, monkeypatch):

@@ -181,9 +181,8 @@ def test_on_its_output_a_worker_speaks_in_frames_alone(tmp_path, monkeypatch):
     with subprocess.Popen(WORKER, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        process.stdin.write(
-            conversation.COMMAND_MARK + conversation.framed(conversation.encode(("open", "erika")))
-        )
+        asked = conversation.framed(conversation.encode(("open", "erika")))
+        process.stdin.write(conversation.COMMAND_MARK + asked)
         process.stdin.flush()
         reader, heard = conversation.FrameReader(conversation.WORKER_MARK), []
         while len(heard) < 2:

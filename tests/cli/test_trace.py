@@ -11,9 +11,7 @@ from placement_advisor.graph.op_graph import OpGraph, load_graph
 from placement_advisor.report.steps import render_graph
 
 
-def test_a_graph_has_the_name_of_its_model_and_a_summary(
-    advisor, two_towers, tmp_path, monkeypatch
-):
+def test_a_graph_is_named_as_its_model_and_summarised(advisor, two_towers, tmp_path, monkeypatch):
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)

@@ -34,10 +34,8 @@ def test_the_file_is_there_at_the_end_for_all_to_read_and_nothing_else(tmp_path)
 
 def test_an_existing_file_is_replaced_but_not_before_the_new_one_is_complete(tmp_path):
     (tmp_path / "out").write_text("old")
-    with (
-        pytest.raises(ZeroDivisionError),
-        output_file(tmp_path / "out", option="-o", read=ELSEWHERE) as put,
-    ):
+    out = output_file(tmp_path / "out", option="-o", read=ELSEWHERE)
+    with pytest.raises(ZeroDivisionError), out as put:
         put(lambda place: place.write_text(f"half {1 / 0}"))
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("out", "old")]
     write_file(tmp_path / "out", "new")
@@ -55,10 +53,8 @@ def test_an_existing_file_is_replaced_but_not_before_the_new_one_is_complete(tmp
 def test_a_place_that_cannot_be_written_is_refused_before_any_work(name, message, tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
-    with (
-        pytest.raises(AdvisorError, match=message) as error,
-        output_file(tmp_path / name, option="-o", read=ELSEWHERE),
-    ):
+    out = output_file(tmp_path / name, option="-o", read=ELSEWHERE)
+    with pytest.raises(AdvisorError, match=message) as error, out:
         pytest.fail("work was done")
     assert error.value.message.startswith(f"{tmp_path / name}: cannot be written: ")
     assert error.value.hint == "choose another file with -o"
@@ -70,9 +66,7 @@ def test_what_is_read_or_a_device_is_not_overwritten(tmp_path):
     (tmp_path / "model.py").write_text("model")
     (tmp_path / "link").symlink_to("model.py")
     for name in ("model.py", "link"):
-        with pytest.raises(
-            AdvisorError, match="is an input of this command and is not overwritten"
-        ):
+        with pytest.raises(AdvisorError, match="an input of this command and is not overwritten"):
             write_file(tmp_path / name, "new", read=tmp_path / "model.py")
     assert (tmp_path / "model.py").read_text() == "model"
 
@@ -81,10 +75,8 @@ def test_a_disk_that_fills_up_is_named_with_the_file(tmp_path):
     def full(_):
         raise OSError(28, "No space left on device")
 
-    with (
-        pytest.raises(AdvisorError, match="out: cannot be written: No space left"),
-        output_file(tmp_path / "out", option="-o", read=ELSEWHERE) as put,
-    ):
+    out = output_file(tmp_path / "out", option="-o", read=ELSEWHERE)
+    with pytest.raises(AdvisorError, match="out: cannot be written: No space left"), out as put:
         put(full)
     assert list(tmp_path.iterdir()) == []
 
@@ -196,10 +188,8 @@ def test_a_disk_that_fills_up_is_one_error(tmp_path):
     command = ["unshare", "--mount", "sh", "-c", f'{full} && exec "$@"', "-"]
     done = run_program(*command, sys.executable, "-c", FULL, str(tmp_path))
     assert done.stderr == ""
-    assert done.stdout.splitlines() == [
-        f"{tmp_path}/out: cannot be written: No space left on device",
-        "['a']",
-    ]
+    full = f"{tmp_path}/out: cannot be written: No space left on device"
+    assert done.stdout.splitlines() == [full, "['a']"]
 
 
 def test_an_output_that_vanishes_is_one_error_and_others_are_no_matter_of_the_folder(tmp_path):

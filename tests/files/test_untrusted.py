@@ -126,9 +126,8 @@ def test_what_is_no_toml_is_refused_with_its_line_and_at_once():
     assert misfit(b"a = 1\nb = [\n").startswith("line 3: not valid TOML: ")
     assert misfit(b"a = 1\n\nb = '\xff'").startswith("not valid TOML: 'utf-8' codec can't decode")
     assert misfit(b"a = 2024-02-31\n").startswith("line 1: not valid TOML: ")
-    assert misfit(b"a = " + b"[" * 900 + b"\n" + b"[" * 900).startswith(
-        "not valid TOML: maximum recursion depth"
-    )
+    deep = b"a = " + b"[" * 900 + b"\n" + b"[" * 900
+    assert misfit(deep).startswith("not valid TOML: maximum recursion depth")
     started = time.process_time()
     assert misfit(b"#" * (untrusted.MAX_TOML_BYTES + 1)) == "more than 4 MB"
     assert misfit(b"a = 1\nb" + b".b" * 1_000_000) == "line 2: more than 1,000 characters"

@@ -281,9 +281,8 @@ os._exit(0)
 
 
 def test_a_program_ends_with_whoever_started_it():
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    pipe = subprocess.PIPE
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdin=pipe, stdout=pipe)
     with parent:
         program = psutil.Process(int(parent.stdout.readline()))
         assert wait_until(lambda: program.name() == "sleep")

@@ -68,9 +68,7 @@ def update(optimizer, *, clipped):
     """Return what an optimizer keeps, and how it updates `variables` from `gradients`."""
     slots, taken_off = OPTIMIZERS[optimizer]
     several = [slot.replace("ty", "tie") + "s" for slot in slots]
-    kept = [
-        f"{all_of} = [tf.Variable(tf.zeros_like(each)) for each in variables]" for all_of in several
-    ]
+    kept = [f"{s} = [tf.Variable(tf.zeros_like(each)) for each in variables]" for s in several]
     each = [f"{slot}.{how}" for slot, how in slots.items()]
     each.append(f"variable.assign_sub({taken_off})")
     lines = ["gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]"]

@@ -19,10 +19,8 @@ _BATCH = 4
 _FLOAT_BYTES = 4
 _slow = pytest.mark.slow
 _IMAGE_NETWORKS = ["resnet50", "efficientnet_b0", "mobilenet_v2", "densenet121"]
-_ALL = [
-    pytest.param("bert_small"),
-    *(pytest.param(name, marks=_slow) for name in [*_IMAGE_NETWORKS, "bert_base"]),
-]
+_LARGE = [*_IMAGE_NETWORKS, "bert_base"]
+_ALL = ["bert_small", *(pytest.param(name, marks=_slow) for name in _LARGE)]
 _CONVOLUTIONS = ("Conv2D", "DepthwiseConv2dNative")
 _PRODUCTS = (
     *(f"{kind}{of}" for kind in _CONVOLUTIONS for of in ("", "BackpropFilter", "BackpropInput")),

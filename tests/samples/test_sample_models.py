@@ -210,13 +210,11 @@ def traced(tmp_path_factory):
     children.preload()
 
     def trace(name):
-        folder = tmp_path_factory.mktemp(name)
+        folder = str(tmp_path_factory.mktemp(name))
         path = str(FOLDER / f"{name}.py")
         with children.Child("loader") as loader:
             loader.call(tracer.load_workload, ModelSource(path=path), time_limit_s=TIME_LIMIT_S)
-            answer = loader.call(
-                tracer.trace_workload, path, str(folder), time_limit_s=TIME_LIMIT_S
-            )
+            answer = loader.call(tracer.trace_workload, path, folder, time_limit_s=TIME_LIMIT_S)
         assert isinstance(answer, Traced), answer
         return answer
 
