@@ -76,10 +76,8 @@ def _plain(schema, definitions, often):
     for key in ("properties", "items", "additionalProperties", "prefixItems", "anyOf", _NAMES):
         if key == "properties" and key in found:
             required = found.get("required", [])
-            found[key] = {
-                field: _value(value, field in required, definitions, often)
-                for field, value in found[key].items()
-            }
+            fields = found[key].items()
+            found[key] = {k: _value(v, k in required, definitions, often) for k, v in fields}
             found["additionalProperties"] = False
         elif key in found:
             found[key] = _plain(found[key], definitions, often)

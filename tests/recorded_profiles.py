@@ -59,27 +59,14 @@ def crossing(name, source, target, *, port=0, size_bytes=64):
 
 def copied(source, target, size_bytes, time_ns, exposed_ns, basis=SizeBasis.SHAPES):
     """Return what a single copy a step makes in all."""
-    return TransferTotal(
-        source=source,
-        target=target,
-        count=1,
-        size_bytes=size_bytes,
-        size_basis=basis,
-        time_ns=time_ns,
-        exposed_ns=exposed_ns,
-    )
+    of_all = {"size_bytes": size_bytes, "time_ns": time_ns, "exposed_ns": exposed_ns}
+    return TransferTotal(source=source, target=target, count=1, size_basis=basis, **of_all)
 
 
 def activity(name, *calls_ns, is_copy=False):
     """Return the row of calls that took these times."""
-    return Activity(
-        name=name,
-        calls=len(calls_ns),
-        total_ns=sum(calls_ns),
-        min_ns=min(calls_ns),
-        max_ns=max(calls_ns),
-        is_copy=is_copy,
-    )
+    times = {"total_ns": sum(calls_ns), "min_ns": min(calls_ns), "max_ns": max(calls_ns)}
+    return Activity(name=name, calls=len(calls_ns), is_copy=is_copy, **times)
 
 
 def write(path, *planes):

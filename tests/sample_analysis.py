@@ -175,8 +175,7 @@ def _profile(schedule):
         ends = min(times_ns), max(times_ns)
         activities.append(_activity(name, steps * len(lane), times_ns, *ends, is_copy=True))
     copies = [
-        _span(f"{copy.source} → {copy.target}", copy.producer, copy, is_copy=True)
-        for copy in schedule.transfers
+        _span(f"{c.source} → {c.target}", c.producer, c, is_copy=True) for c in schedule.transfers
     ]
     return StepProfile(
         step_ns=(_slow(schedule.step_ns),) * steps,
@@ -507,13 +506,8 @@ def not_applicable():
 def with_batch():
     """The towers also as if they were replicas of 16 samples each."""
     plain = sample()
-    batch = replace(
-        plain.candidates[1],
-        name="batch",
-        by_layer=None,
-        samples=(16, 16),
-        weak_predicted_ns=60_000 * US,
-    )
+    shared = {"by_layer": None, "samples": (16, 16), "weak_predicted_ns": 60_000 * US}
+    batch = replace(plain.candidates[1], name="batch", **shared)
     return replace(plain, candidates=(*plain.candidates, batch, replace(batch, name="mirrored")))
 
 

@@ -55,14 +55,8 @@ FIRST = HostFigures(
     step_overhead_ns=350_000,
     reach=DRIVEN,
 )
-ALONE = HostFigures(
-    reference_ns=(300_000,),
-    reference_p90=(1.0,),
-    op_ns=1_300,
-    within=None,
-    step_overhead_ns=None,
-    reach=None,
-)
+_NONE = dict.fromkeys(("within", "step_overhead_ns", "reach"))
+ALONE = HostFigures(reference_ns=(300_000,), reference_p90=(1.0,), op_ns=1_300, **_NONE)
 _SLOWER = {"reference_ns": (500_000, 500_000), "reference_p90": (1.1, 1.1)}
 OTHER = replace(ALONE, **_SLOWER, op_ns=2_200, within=WITHIN)
 # What leaves a shares one wire, what leaves b does not.

@@ -22,11 +22,9 @@ def step_profile(*step_ns, **more):
 
 def links_between(devices, latency_ns, **more):
     """Return a link from each to each, over which a byte takes a nanosecond."""
-    usual = {"bandwidth_bytes_per_s": 1e9, "basis": Basis.ASSUMED}
-    return tuple(
-        Link(source=source, target=target, latency_ns=latency_ns, **usual | more)
-        for source, target in permutations(devices, 2)
-    )
+    more = {"bandwidth_bytes_per_s": 1e9, "basis": Basis.ASSUMED, "latency_ns": latency_ns} | more
+    ends = permutations(devices, 2)
+    return tuple(Link(source=source, target=target, **more) for source, target in ends)
 
 
 def costs_of(times_ns, basis):

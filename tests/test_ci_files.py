@@ -82,11 +82,8 @@ def test_the_action_checks_all_models_and_takes_its_inputs_for_no_commands(tmp_p
     ran = asked(tmp_path)
     assert json.loads(ran.stdout) == ["check", *FORMATS, "--"]
     models = ["--update", "$(touch hacked)", "a b; touch hacked", "`touch hacked`", "*"]
-    ran = asked(
-        tmp_path,
-        models="\n".join(["", *models, ""]),
-        **{"strict": "true", "measure": "true", "open-ports": "true"},
-    )
+    inputs = {"strict": "true", "measure": "true", "open-ports": "true"}
+    ran = asked(tmp_path, models="\n".join(["", *models, ""]), **inputs)
     flags = ["--strict", "--measure", "--open-ports"]
     assert json.loads(ran.stdout) == ["check", *flags, *FORMATS, "--", *models]
     assert not (tmp_path / "hacked").exists()
@@ -187,11 +184,8 @@ def test_ci_runs_the_locked_releases_on_each_python_and_each_tensorflow_of_which
     tested = {row.releases["Python"] for row in KEPT}
     assert {str(each).rpartition(".")[0] for each in tested} <= {*ci()["gate"]["python"]}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    (bounds,) = (
-        found.specifier
-        for found in map(Requirement, project["dependencies"])
-        if found.name == "tensorflow"
-    )
+    needed = map(Requirement, project["dependencies"])
+    (bounds,) = (each.specifier for each in needed if each.name == "tensorflow")
     found = {str(row.releases["TensorFlow"]) for row in KEPT if not row.tests}
     lock = (ROOT / "requirements.lock").read_text()
     locked = re.search(r"^tensorflow==(\S+)", lock, re.MULTILINE)[1]

@@ -17,11 +17,8 @@ PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 # Results of campaigns are of the code of their time.
 PRESENT = [page for page in PAGES if page.parent.name != "campaigns"]
 SHELVES = [page for shelf in prose.SHELVES for page in ROOT.glob(f"docs/{shelf}/*.md")]
-MODULES = [
-    path.as_posix()
-    for folder in ("placement_advisor", "tests", "sample_models")
-    for path in (ROOT / folder).rglob("*.py")
-]
+_CODE = ("placement_advisor", "tests", "sample_models")
+MODULES = [path.as_posix() for each in _CODE for path in (ROOT / each).rglob("*.py")]
 # What the advisor writes for users, and what may lie in their folders.
 NO_MODULES = {"how_to_split.py", "json.py", "model.py", "models/ranker.py", "pair.py", "train.py"}
 _FENCED = re.compile(r"```.*?```", re.DOTALL)

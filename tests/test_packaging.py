@@ -141,9 +141,6 @@ def test_the_lock_pins_every_dependency_with_a_hash_and_no_registry_or_path(whee
 
 def test_no_two_modules_of_the_tests_have_one_name():
     # Tests import them from folders that are all on the path: the first one found is meant.
-    names = Counter(
-        path.name
-        for path in (ROOT / "tests").rglob("*.py")
-        if path.name not in {"conftest.py", "__init__.py"}
-    )
+    files = [path.name for path in (ROOT / "tests").rglob("*.py")]
+    names = Counter(name for name in files if name not in {"conftest.py", "__init__.py"})
     assert [name for name, count in names.items() if count > 1] == []

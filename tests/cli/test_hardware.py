@@ -34,13 +34,10 @@ def test_a_gpu_goes_by_any_of_its_names(word):
 
 
 def test_figures_say_where_they_are_from():
-    bases = {
-        gpu["name"]: {kernel["family"]: kernel["basis"] for kernel in gpu["kernels"]}
-        for gpu in told()["devices"]
-    }
+    devices = told()["devices"]
+    bases = {gpu["name"]: {k["family"]: k["basis"] for k in gpu["kernels"]} for gpu in devices}
     assert (bases["T4"]["linear"], bases["T4"]["conv_by_input"]) == ("fitted", "assumed")
     assert (bases["L4"]["linear"], bases["L4"]["relu"]) == ("assumed", "transferred")
-    devices = told()["devices"]
     launches = {(gpu["launch_overhead_ns"], gpu["launch_overhead_basis"]) for gpu in devices}
     assert launches == {(3_000, "assumed")}
     assert "5.7 µs with a K80" in run_here("hardware", "K80").out

@@ -149,12 +149,8 @@ def test_the_real_trace_computes_on_two_of_eight_gpus(advisor):
     busy = [d["name"] for d in content["devices"] if d["in_all"]["compute_ns"]]
     assert busy == ["GPU:4", "GPU:6"]
     counts = {(r["source"], r["target"]): r["count"] for r in content["routes"]}
-    assert counts == {
-        ("GPU:4", "host"): 12,
-        ("GPU:6", "host"): 12,
-        ("host", "GPU:1"): 19,
-        ("host", "GPU:4"): 82,
-        ("host", "GPU:6"): 101,
-    }
+    to_host = {("GPU:4", "host"): 12, ("GPU:6", "host"): 12}
+    from_host = {("host", "GPU:1"): 19, ("host", "GPU:4"): 82, ("host", "GPU:6"): 101}
+    assert counts == to_host | from_host
     assert content["xprof"]["compute_ns"] == pytest.approx(14.9e6, rel=0.01)
     assert content["unclassified_share"] == 0

@@ -89,10 +89,8 @@ def test_a_script_that_is_to_stay_as_it_is_runs_as_under_python(plain, run):
     ran = run("train.py", "--", "--trial", "a b")
     assert ran.code == 3
     assert ran.out == "['--trial', 'a b'] __main__ train.py True\n"
-    assert ran.err.splitlines() == [
-        f"advisor: trains as it is: {TOWERS}; --candidate NAME splits it all the same",
-        "to stderr",
-    ]
+    said = f"advisor: trains as it is: {TOWERS}; --candidate NAME splits it all the same"
+    assert ran.err.splitlines() == [said, "to stderr"]
 
 
 @pytest.mark.parametrize(

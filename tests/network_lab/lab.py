@@ -80,14 +80,8 @@ class Lab:
         Raises:
             subprocess.CalledProcessError: it failed; what it said stands in the error.
         """
-        done = subprocess.run(
-            [self.launcher, host, *command],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=time_limit_s,
-            check=False,
-        )
+        how = {"capture_output": True, "text": True, "timeout": time_limit_s, "check": False}
+        done = subprocess.run([self.launcher, host, *command], input=stdin, **how)
         if done.returncode == 0:
             return done.stdout
         error = subprocess.CalledProcessError(done.returncode, done.args, done.stdout, done.stderr)

@@ -38,12 +38,8 @@ OPTIMIZERS = {
 
 def variables(net):
     """Return code that makes each variable that learns, by its name."""
-    return {
-        f"{part.name}_{what}": code
-        for part in net.parts
-        if part.reads
-        for what, code in _weights(part).items()
-    }
+    made = ((part.name, _weights(part)) for part in net.parts if part.reads)
+    return {f"{name}_{what}": code for name, own in made for what, code in own.items()}
 
 
 def averages(net):
