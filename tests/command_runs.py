@@ -56,10 +56,8 @@ class Ran:
 def run_here(*words):
     """Run the command in this process."""
     out, err = io.StringIO(), io.StringIO()
-    handlers = {
-        number: signal.getsignal(number)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: signal.getsignal(number) for number in numbers}
     code = 0
     try:
         with (
@@ -139,8 +137,7 @@ class Command:
 
     def wait(self, *, timeout_s=HANGS_AFTER_S):
         """Wait for the end."""
-        code = self.process.wait(timeout_s)
-        return Ran(code=code, out=self.out, err=self.err)
+        return Ran(code=self.process.wait(timeout_s), out=self.out, err=self.err)
 
     @property
     def err(self):

@@ -15,9 +15,8 @@ from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import preload
 
 # A busy machine, or bad luck in drawing examples, is no fault of what is tested.
-_PATIENT = settings(
-    deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
-)
+_NO_FAULTS = [HealthCheck.filter_too_much, HealthCheck.too_slow]
+_PATIENT = settings(deadline=None, suppress_health_check=_NO_FAULTS)
 # All of them with `--hypothesis-profile=nightly`.
 settings.register_profile("nightly", _PATIENT, max_examples=AT_NIGHT)
 settings.register_profile("daily", _PATIENT, max_examples=AT_NIGHT // 5)
@@ -119,7 +118,5 @@ def advisor(fork_server, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(temp))
     yield run_here
     assert children_left() == []
-    left = [
-        path.name for path in temp.iterdir() if not path.name.startswith(("pymp-", "__pycache__"))
-    ]
+    left = [p.name for p in temp.iterdir() if not p.name.startswith(("pymp-", "__pycache__"))]
     assert left == []

@@ -19,22 +19,11 @@ from placement_advisor.results.plans import Balance, Scaling, Search
 from placement_advisor.results.steps import Profile, Trace
 
 SCHEMAS = Path(contracts.__file__).parent / "schemas"
-TYPES = {
-    "acceptance": Acceptance,
-    "analysis": Analysis,
-    "balance": Balance,
-    "difference": Difference,
-    "doctor": Doctor,
-    "hardware": Hardware,
-    "hosts": Hosts,
-    "scaling": Scaling,
-    "search": Search,
-    "calibration": Calibration,
-    "check": Check,
-    "placement": PlacementFile,
-    "profile": Profile,
-    "trace": Trace,
-}
+_OUTPUTS = (
+    *(Acceptance, Analysis, Balance, Difference, Doctor, Hardware, Hosts, Scaling, Search),
+    *(Calibration, Check, Profile, Trace),
+)
+TYPES = {kind.__name__.lower(): kind for kind in _OUTPUTS} | {"placement": PlacementFile}
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # What Pydantic writes and no reader needs.
 _NAMES = "propertyNames"
@@ -87,10 +76,8 @@ def _plain(schema, definitions, often):
     for key in ("properties", "items", "additionalProperties", "prefixItems", "anyOf", _NAMES):
         if key == "properties" and key in found:
             required = found.get("required", [])
-            found[key] = {
-                field: _value(value, field in required, definitions, often)
-                for field, value in found[key].items()
-            }
+            fields = found[key].items()
+            found[key] = {k: _value(v, k in required, definitions, often) for k, v in fields}
             found["additionalProperties"] = False
         elif key in found:
             found[key] = _plain(found[key], definitions, often)

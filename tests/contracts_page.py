@@ -51,7 +51,8 @@ def _types(raw, title):
             if field not in schema.get("required", ()):  # It is absent, and never null.
                 kind, mark = kind.removesuffix("?"), " *"
             kind = kind if kind != "int" else ""
-            rows.append(f"| `{field}`{mark} | {kind} | {_meaning(value)} |\n")
+            meaning = " ".join(value.get("description", "").replace("``", "`").split())
+            rows.append(f"| `{field}`{mark} | {kind} | {meaning} |\n")
         waiting = {k: v for k, v in inner.items() if k not in seen} | waiting
         yield title, rows
 
@@ -83,10 +84,6 @@ def _kind(schema, definitions, inner):
         return f"{{{_kind(schema['additionalProperties'], definitions, inner)}}}"
     short = {"integer": "int", "number": "float", "string": "str", "boolean": "bool"}
     return short.get(str(kind), str(kind))
-
-
-def _meaning(schema):
-    return " ".join(schema.get("description", "").replace("``", "`").split())
 
 
 if __name__ == "__main__":

@@ -181,19 +181,17 @@ def _with_other_words(text, draw):
 
 
 def _is_read(reader, path):
-    refusal = _refusal(reader, path)
-    assert "\n" not in refusal
-    assert len(refusal) < len(str(path)) + LONGEST_MESSAGE
-    return not refusal
-
-
-def _refusal(reader, path):
-    """Return what a file is refused with, which names it; nothing if it is read."""
+    """Return whether a file is read; it may be refused instead, in a line that names it."""
     try:
         reader.read(path)
     except AdvisorError as error:
-        return error.message if str(path) in error.message else f"unnamed\n{error.message}"
-    return ""
+        said = error.message
+    else:
+        return True
+    assert str(path) in said
+    assert "\n" not in said
+    assert len(said) < len(str(path)) + LONGEST_MESSAGE
+    return False
 
 
 def _most_bytes():

@@ -57,9 +57,7 @@ class _Weights:
     def _normalised(self, flow):
         filters = flow.shape[-1]
         scale, offset = tf.ones(filters), tf.zeros(filters)
-        found, *_ = v1.nn.fused_batch_norm(
-            flow, scale, offset, mean=offset, variance=scale, is_training=False
-        )
+        found, *_ = v1.nn.fused_batch_norm(flow, scale, offset, offset, scale, is_training=False)
         return tf.nn.relu6(found)
 
 
@@ -81,16 +79,13 @@ def detector(height, width, classes):
                 boxes.append(weights.predicted(flow, anchors, 4))
                 scores.append(weights.predicted(flow, anchors, classes + 1))
         with tf.name_scope("MultipleGridAnchorGenerator"):
-            anchors = tf.concat(
-                [_grid(flow, count) for flow, count in zip(maps, _ANCHORS, strict=True)], 0
-            )
+            grids = [_grid(*each) for each in zip(maps, _ANCHORS, strict=True)]
+            anchors = tf.concat(grids, 0)
         with tf.name_scope("Postprocessor"):
             decoded = _decoded(tf.concat(boxes, 1), anchors)
             likely = tf.sigmoid(tf.concat(scores, 1))[:, :, 1:]
             types = (tf.float32, tf.float32, tf.float32, tf.int32)
-            found = v1.map_fn(
-                lambda one: _selected(one[0], one[1], classes), (decoded, likely), dtype=types
-            )
+            found = v1.map_fn(lambda one: _selected(*one, classes), (decoded, likely), dtype=types)
         for tensor, name in zip(found, ("boxes", "scores", "classes", "number"), strict=True):
             tf.identity(tensor, name=f"detection_{name}")
     v1.enable_control_flow_v2()
@@ -201,5 +196,4 @@ def _padded(tensor, number):
 
 def write(path, height, width, classes=90):
     """Write the graph into a file."""
-    graph = detector(height, width, classes)
-    Path(path).write_bytes(graph.as_graph_def().SerializeToString())
+    Path(path).write_bytes(detector(height, width, classes).as_graph_def().SerializeToString())

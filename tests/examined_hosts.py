@@ -6,12 +6,7 @@ from placement_advisor.machine.clock_range import ClockRange
 from placement_advisor.machine.nvidia import Gpus
 from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.machine.this_machine import OtherWork
-from placement_advisor.remote_hosts.host_facts import (
-    HostFacts,
-    NetworkPlace,
-    WayTried,
-    own_versions,
-)
+from placement_advisor.remote_hosts import host_facts
 
 
 def host(name, number):
@@ -20,9 +15,9 @@ def host(name, number):
         request=HostRequest(name=name, devices=2),
         address=f"10.0.0.{number}",
         way=f"ssh {name} advisor worker --stdio",
-        versions=own_versions(),
+        versions=host_facts.own_versions(),
         answered_ns=1_200_000_000,
-        facts=HostFacts(
+        facts=host_facts.HostFacts(
             host_name=name,
             cores=(0, 1),
             visible_gpus=0,
@@ -31,7 +26,7 @@ def host(name, number):
             fingerprint="0" * 16,
         ),
         clock=ClockRange(low_ns=150_000, high_ns=250_000),
-        place=NetworkPlace(
+        place=host_facts.NetworkPlace(
             interface="eth0", mtu_bytes=1_500, load=OtherWork(cores=0.25), has_private_network=True
         ),
     )
@@ -39,7 +34,7 @@ def host(name, number):
 
 def two_hosts():
     """Return two that fit, 0.3 ms apart."""
-    tried = WayTried(small_ns=300_000, large_passes=True)
+    tried = host_facts.WayTried(small_ns=300_000, large_passes=True)
     return HostsExamined(
         link=HostLink.TLS,
         hosts=(host("a", 1), host("b", 2)),

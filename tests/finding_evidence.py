@@ -2,7 +2,8 @@
 
 from dataclasses import fields, replace
 
-from sample_values import costs_of, links_between, measurement
+from placed_steps import pair
+from sample_values import costs_of, measurement
 
 from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.analysis.findings.evidence import Evidence
@@ -14,7 +15,6 @@ from placement_advisor.cost.table import CostBasis, CostSource, CostTable
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
-from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.simulator.step_growth import TIMES, GrowingStep, StepGrowth
 from placement_advisor.tf.answers import Traced
@@ -22,15 +22,11 @@ from placement_advisor.tf.answers import Traced
 ALL_KINDS = frozenset({"CPU", "GPU"})
 
 
-def two_devices(*, latency_ns=10, launch_overhead_ns=0, memory_bytes=None):
+def two_devices(*, memory_bytes=None, **more):
     """Return devices a and b; a byte takes a nanosecond between them."""
-    devices = tuple(
-        Device(
-            name=name, kind="CPU", launch_overhead_ns=launch_overhead_ns, memory_bytes=memory_bytes
-        )
-        for name in "ab"
-    )
-    return Cluster(devices=devices, links=links_between("ab", latency_ns))
+    plain = pair(**more)
+    devices = tuple(replace(device, memory_bytes=memory_bytes) for device in plain.devices)
+    return replace(plain, devices=devices)
 
 
 def op(name, size_bytes=0, role=Role.FORWARD, **more):

@@ -36,8 +36,7 @@ def sized(ops, edges):
 
 def chain(*names):
     """Return ops that each read the one before."""
-    edges = [edge(*ends) for ends in pairwise(names)]
-    return OpGraph([op(name) for name in names], edges)
+    return OpGraph([op(name) for name in names], [edge(*ends) for ends in pairwise(names)])
 
 
 def graph_of(text):

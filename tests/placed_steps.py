@@ -79,10 +79,8 @@ def price(time_ns):
 
 
 def placed(graph, device_of, time_ns, cluster=None):
-    costs = price(time_ns)
-    return PlacedStep(
-        graph=graph, placement=place(device_of), costs=costs, cluster=cluster or pair()
-    )
+    where, costs = place(device_of), price(time_ns)
+    return PlacedStep(graph=graph, placement=where, costs=costs, cluster=cluster or pair())
 
 
 def op(name, *output_bytes, kind="MatMul", role=Role.FORWARD):
@@ -165,15 +163,9 @@ HALF_EACH = CopyWork(per_copy_ns=5, ns_per_byte=0.5)
 def star(readers, *, op_ns, work, latency_ns=0, **cluster):
     """Return a root of 10 ns that so many ops read, each by a tensor of its own."""
     names = [f"op{i}" for i in range(readers)]
-    return placed(
-        OpGraph(
-            [op("root", *[4] * readers), *(op(name, 4) for name in names)],
-            [edge("root", name, 4, port=i) for i, name in enumerate(names)],
-        ),
-        dict.fromkeys(["root", *names], "a"),
-        {"root": 10, **dict.fromkeys(names, op_ns)},
-        pair(latency_ns=latency_ns, work=work, **cluster),
-    )
+    ops = {"root": ("a", 10, *[4] * readers), **dict.fromkeys(names, ("a", op_ns, 4))}
+    edges = ", ".join(f"root:{i} -> {name}" for i, name in enumerate(names))
+    return wired(ops, edges, pair(latency_ns=latency_ns, work=work, **cluster))
 
 
 def clock(readers=20):
@@ -183,20 +175,9 @@ def clock(readers=20):
 
 def diamond(**cluster):
     """Return src (50 ns) read by left (80) and right (100), both read by sink (20); right on b."""
-    return placed(
-        OpGraph(
-            [op("src", 100), op("left", 100), op("right", 100), op("sink", 4)],
-            [
-                edge("src", "left", 100),
-                edge("src", "right", 100),
-                edge("left", "sink", 100),
-                edge("right", "sink", 100),
-            ],
-        ),
-        {"src": "a", "left": "a", "right": "b", "sink": "a"},
-        {"src": 50, "left": 80, "right": 100, "sink": 20},
-        pair(**cluster),
-    )
+    left, right = ("a", 80, 100), ("b", 100, 100)
+    ops = {"src": ("a", 50, 100), "left": left, "right": right, "sink": ("a", 20, 4)}
+    return wired(ops, "src -> left, src -> right, left -> sink, right -> sink", pair(**cluster))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +301,7 @@ def placed_steps(draw, max_ops=14, *, hosts=False):
     figures = draw(st.sampled_from([_ANY, _TIED]))
     cluster = draw(clusters(figures, hosts=hosts))
     devices = st.sampled_from(cluster.place_names())
+    roles = [Role.FORWARD] * 4 + [Role.CONSTANT, Role.INPUT, Role.VARIABLE]
     kernels = [frozenset({"CPU"})] + [frozenset({"CPU", "GPU"})] * 3
     ops = []
     edges = []
@@ -327,9 +309,7 @@ def placed_steps(draw, max_ops=14, *, hosts=False):
     for i in range(draw(st.integers(0, max_ops))):
         name = f"op{i}"
         sizes = tuple(draw(st.lists(figures.sizes, min_size=1, max_size=2)))
-        role = draw(
-            st.sampled_from([Role.FORWARD] * 4 + [Role.CONSTANT, Role.INPUT, Role.VARIABLE])
-        )
+        role = draw(st.sampled_from(roles))
         variable = name if role is Role.VARIABLE else None
         kind = draw(st.sampled_from(["MatMul", "Identity"]))
         if role is Role.FORWARD and ops:
@@ -358,10 +338,8 @@ def placed_steps(draw, max_ops=14, *, hosts=False):
             device_of[name] = device_of.get(variable or "", "") or draw(devices)
     graph = OpGraph(ops, edges)
     computed = [o.name for o in graph.placed_ops if o.role is Role.FORWARD]
-    tables = [
-        price({name: draw(figures.times_ns) for name in computed})
-        for _ in range(1 + draw(st.booleans()))
-    ]
+    count = 1 + draw(st.booleans())
+    tables = [price({name: draw(figures.times_ns) for name in computed}) for _ in range(count)]
     return PlacedStep(
         graph=graph,
         placement=place(device_of),

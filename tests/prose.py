@@ -46,12 +46,8 @@ def sentences(page):
     """Return the sentences of a page, a span of code as one word and a link as its text."""
     text = _LINK.sub(r"\1", _SPAN.sub("Code", _LEFT_OUT.sub("\n\n", page)))
     blocks = re.split(r"\n\s*\n", _ITEM.sub("\n\n", text))
-    return [
-        each.strip("*_ ")
-        for block in blocks
-        for each in _END.split(" ".join(block.split()))
-        if each.strip("*_ ")
-    ]
+    parts = (part for block in blocks for part in _END.split(" ".join(block.split())))
+    return [found for part in parts if (found := part.strip("*_ "))]
 
 
 def problems(page):

@@ -10,9 +10,8 @@ EPOCH_NS = 1_795_257_210_000_000_000
 
 
 def event(name, start_ns, end_ns, /, **stats):
-    return Event(
-        name=name, start_ns=EPOCH_NS + start_ns, duration_ns=end_ns - start_ns, stats=stats
-    )
+    at_ns = EPOCH_NS + start_ns
+    return Event(name=name, start_ns=at_ns, duration_ns=end_ns - start_ns, stats=stats)
 
 
 def mark(step, start_ns, end_ns):
@@ -60,27 +59,14 @@ def crossing(name, source, target, *, port=0, size_bytes=64):
 
 def copied(source, target, size_bytes, time_ns, exposed_ns, basis=SizeBasis.SHAPES):
     """Return what a single copy a step makes in all."""
-    return TransferTotal(
-        source=source,
-        target=target,
-        count=1,
-        size_bytes=size_bytes,
-        size_basis=basis,
-        time_ns=time_ns,
-        exposed_ns=exposed_ns,
-    )
+    of_all = {"size_bytes": size_bytes, "time_ns": time_ns, "exposed_ns": exposed_ns}
+    return TransferTotal(source=source, target=target, count=1, size_basis=basis, **of_all)
 
 
 def activity(name, *calls_ns, is_copy=False):
     """Return the row of calls that took these times."""
-    return Activity(
-        name=name,
-        calls=len(calls_ns),
-        total_ns=sum(calls_ns),
-        min_ns=min(calls_ns),
-        max_ns=max(calls_ns),
-        is_copy=is_copy,
-    )
+    times = {"total_ns": sum(calls_ns), "min_ns": min(calls_ns), "max_ns": max(calls_ns)}
+    return Activity(name=name, calls=len(calls_ns), is_copy=is_copy, **times)
 
 
 def write(path, *planes):
@@ -93,10 +79,7 @@ def write(path, *planes):
 def read_planes(path, ahead_ns=0):
     """Return the planes of a file as a clock has them that is so far behind the file's."""
     file = space_file(path, ahead_ns)
-    return tuple(
-        Plane(name=plane.name, lines=lines_of(file, plane), stats=plane.stats)
-        for plane in file.planes
-    )
+    return tuple(Plane(name=p.name, lines=lines_of(file, p), stats=p.stats) for p in file.planes)
 
 
 def trace_of(path):

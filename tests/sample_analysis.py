@@ -6,19 +6,7 @@ from pathlib import Path
 
 from sample_values import links_between, measurement
 
-from placement_advisor.analysis.analysis_result import (
-    AdviceVerdict,
-    Analysis,
-    Candidate,
-    CapturedStep,
-    Finding,
-    HowToSplit,
-    Model,
-    NextRun,
-    Recommendation,
-    Saving,
-)
-from placement_advisor.analysis.analysis_result import TestbedSummary as Testbed
+from placement_advisor.analysis import analysis_result
 from placement_advisor.analysis.options import AnalyzeOptions
 from placement_advisor.analysis.predictions import bound_from
 from placement_advisor.cost.gpu.assumed_times import AssumedTimes, FamilyTime
@@ -56,12 +44,11 @@ from placement_advisor.solvers.lower_bounds import LowerBound
 from placement_advisor.tf.load.model_source import ModelSource
 
 US = 1_000
-CAPTURED = CapturedStep(
+CAPTURED = analysis_result.CapturedStep(
     call="model.fit", step="train.py:9", is_replica=False, run_command="advisor run train.py"
 )
-OPTIONS = AnalyzeOptions(
-    source=ModelSource(path="sample_models/deepconn.py"), output=Path("advisor-out/deepconn")
-)
+_SOURCE = ModelSource(path="sample_models/deepconn.py")
+OPTIONS = AnalyzeOptions(source=_SOURCE, output=Path("advisor-out/deepconn"))
 W0, W1 = "worker:0", "worker:1"
 TIMES = AssumedTimes(
     gpu="V100-SXM2",
@@ -74,6 +61,8 @@ TIMES = AssumedTimes(
     assumed_share=0.32,
     roofline_share=0.1,
 )
+_DOUBT = CostUncertainty(copies=2.0, launches=2.0, ops=1.25)
+_BELIEVED = PredictedRatio(ratio=0.58, low=0.5, high=0.8, doubt=_DOUBT)
 HOSTILE = "<img onerror=x>|[bold]"
 
 # op, device, start, end; then producer, source, target, bytes, start, end. Microseconds.
@@ -186,8 +175,7 @@ def _profile(schedule):
         ends = min(times_ns), max(times_ns)
         activities.append(_activity(name, steps * len(lane), times_ns, *ends, is_copy=True))
     copies = [
-        _span(f"{copy.source} → {copy.target}", copy.producer, copy, is_copy=True)
-        for copy in schedule.transfers
+        _span(f"{c.source} → {c.target}", c.producer, c, is_copy=True) for c in schedule.transfers
     ]
     return StepProfile(
         step_ns=(_slow(schedule.step_ns),) * steps,
@@ -228,7 +216,7 @@ def _links(devices):
 
 def _candidate(plan, runs, rationale, **found):
     layers = ("lookup", "user_conv", "item_conv", "dot", "adam")
-    return Candidate(
+    return analysis_result.Candidate(
         name=plan.label,
         family=plan.label,
         rationale=rationale,
@@ -249,17 +237,15 @@ TOWERS = "split: towers, 1.69× (95 % interval 1.64–1.71)"
 def sample():
     """Three candidates: single and towers ran, alternating was killed."""
     single_plan = _schedule("single", _SINGLE_RUNS, [], peaks={W0: 18_400_000, W1: 0})
-    towers_plan = _schedule(
-        "towers", _TOWER_RUNS, _TOWER_COPIES, peaks={W0: 12_100_000, W1: 8_200_000}
-    )
+    held = {W0: 12_100_000, W1: 8_200_000}
+    towers_plan = _schedule("towers", _TOWER_RUNS, _TOWER_COPIES, held)
     alternating_plan = _schedule(
         "alternating", _ALTERNATING_RUNS, _ALTERNATING_COPIES, peaks={W0: 14_000_000, W1: 9_100_000}
     )
     single_run = _measurement(single_plan, 51_000, 2 * (-600, 0, 300, 900, -200, 0), None)
     towers_run = _measurement(towers_plan, 30_400, 2 * (400, -500, 900, 0, -800, 200), 2.5e-7)
-    killed = CandidateFailure(
-        kind=FailureKind.CRASHED, message="worker:1 was ended by SIGKILL in round 3"
-    )
+    why = "worker:1 was ended by SIGKILL in round 3"
+    killed = CandidateFailure(kind=FailureKind.CRASHED, message=why)
     candidates = (
         _candidate(single_plan, _SINGLE_RUNS, "everything on one device", measured=single_run),
         _candidate(
@@ -273,12 +259,12 @@ def sample():
             failure=killed,
         ),
     )
-    return Analysis(
+    return analysis_result.Analysis(
         advisor_version="0.1.0",
         tensorflow_version="2.21.0",
         options=OPTIONS,
         title="deepconn",
-        model=Model(
+        model=analysis_result.Model(
             path="sample_models/deepconn.py",
             mode="train",
             batch_size=32,
@@ -292,7 +278,7 @@ def sample():
             batch_is_made_up=False,
             left_out=(),
         ),
-        testbed=Testbed(
+        testbed=analysis_result.TestbedSummary(
             kind="workers",
             stand_in=True,
             description="2 CPU stand-ins (1 core each, gRPC)",
@@ -306,8 +292,8 @@ def sample():
         sessions=1,
         as_is=tuple((29_400 + 50 * place) * US for place in range(-3, 4)),
         candidates=candidates,
-        recommendation=Recommendation(
-            verdict=AdviceVerdict.SPLIT,
+        recommendation=analysis_result.Recommendation(
+            verdict=analysis_result.AdviceVerdict.SPLIT,
             candidate="towers",
             speedup=Interval(median=1.69, low=1.64, high=1.72),
             basis="measured",
@@ -329,13 +315,13 @@ def sample():
             others=(),
         ),
         findings=(
-            Finding(
+            analysis_result.Finding(
                 code="PA201",
                 name="step-waits-for-transfers",
                 finding="the gradient of the shared embedding crosses worker:1 → worker:0",
                 action="keep the item tower's part of the embedding on worker:1",
                 where={"layer": "item_conv", "file": "sample_models/deepconn.py", "line": 41},
-                saving=Saving(
+                saving=analysis_result.Saving(
                     step_ns=30_500 * US, saving_ns=1_100 * US, low_ns=700 * US, high_ns=1_500 * US
                 ),
             ),
@@ -357,7 +343,7 @@ def sample():
             CostUncertainty(copies=1.5, launches=1.5, ops=1.1),
             None,
         ),
-        how=HowToSplit(
+        how=analysis_result.HowToSplit(
             candidate="towers",
             words=WORDS,
             words_in_short=WORDS,
@@ -391,7 +377,7 @@ def unmeasured():
             caveat=None,
             deciding=("towers: worker:0 waits 1.50 ms for copies, 5 % of its step (simulated)",),
             reasons=("both towers compute at the same time, as simulated",),
-            next_run=NextRun(change="without --no-run", takes_ns=124_000_000_000),
+            next_run=analysis_result.NextRun(change="without --no-run", takes_ns=124_000_000_000),
         ),
         warnings=(),
         timings_ns={"import": 12_400_000_000},
@@ -401,12 +387,9 @@ def unmeasured():
 def ranged():
     """The same, with the ends of what is simulated."""
     plain = unmeasured()
-    doubt = CostUncertainty(copies=2.0, launches=2.0, ops=1.25)
-    ratio = PredictedRatio(ratio=0.58, low=0.5, high=0.8, doubt=doubt)
     alone, *splits = plain.candidates
-    return replace(
-        plain, candidates=(alone, *(replace(split, predicted_ratio=ratio) for split in splits))
-    )
+    believed = (replace(split, predicted_ratio=_BELIEVED) for split in splits)
+    return replace(plain, candidates=(alone, *believed))
 
 
 def changed(analysis, number, **changes):
@@ -418,10 +401,8 @@ def changed(analysis, number, **changes):
 
 def joined():
     """The split that ran had joined after two others, which changed what was predicted of it."""
-    doubt = CostUncertainty(copies=2.0, launches=2.0, ops=1.25)
-    before = PredictedRatio(ratio=0.58, low=0.5, high=0.8, doubt=doubt)
-    after = PredictedRatio(ratio=0.64, low=0.625, high=1.0, doubt=doubt, runs=2)
-    return changed(sample(), 1, predicted_ratio=before, ratio_after_runs=after)
+    after = replace(_BELIEVED, ratio=0.64, low=0.625, high=1.0, runs=2)
+    return changed(sample(), 1, predicted_ratio=_BELIEVED, ratio_after_runs=after)
 
 
 def unreliable():
@@ -516,33 +497,18 @@ def four_devices():
 
 def not_applicable():
     """The towers could not be proposed: neither predicted nor measured."""
-    plain = sample()
-    towers = replace(
-        plain.candidates[1],
-        placement=None,
-        predicted=None,
-        measured=None,
-        comparison=None,
-        failure=CandidateFailure(
-            kind=FailureKind.NOT_APPLICABLE, message="the model has one tower"
-        ),
-        by_layer=None,
-    )
-    return replace(plain, candidates=(plain.candidates[0], towers))
+    nothing = dict.fromkeys(("placement", "predicted", "measured", "comparison", "by_layer"))
+    why = CandidateFailure(kind=FailureKind.NOT_APPLICABLE, message="the model has one tower")
+    found = changed(sample(), 1, failure=why, **nothing)
+    return replace(found, candidates=found.candidates[:2])
 
 
 def with_batch():
     """The towers also as if they were replicas of 16 samples each."""
     plain = sample()
-    batch = replace(
-        plain.candidates[1],
-        name="batch",
-        by_layer=None,
-        samples=(16, 16),
-        weak_predicted_ns=60_000 * US,
-    )
-    mirrored = replace(batch, name="mirrored")
-    return replace(plain, candidates=(*plain.candidates, batch, mirrored))
+    shared = {"by_layer": None, "samples": (16, 16), "weak_predicted_ns": 60_000 * US}
+    batch = replace(plain.candidates[1], name="batch", **shared)
+    return replace(plain, candidates=(*plain.candidates, batch, replace(batch, name="mirrored")))
 
 
 def written(folder, path="train.py", *, captured=CAPTURED, stand_in=False, **changes):

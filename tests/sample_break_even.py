@@ -5,23 +5,16 @@ from dataclasses import replace
 import sample_analysis
 
 from placement_advisor.measurement.measurement import InputTiming
-from placement_advisor.simulator.break_even import (
-    Axis,
-    BestSplit,
-    BreakEven,
-    BreakEvenOutcome,
-    Sweep,
-    SweepPoint,
-)
+from placement_advisor.simulator import break_even
 
 
 def swept(value, ratio, split="towers"):
-    return SweepPoint(value=value, best=BestSplit(split=split, ratio=ratio))
+    return break_even.SweepPoint(value=value, best=break_even.BestSplit(split=split, ratio=ratio))
 
 
-CROSSING = Sweep(
-    axis=Axis.BANDWIDTH,
-    outcome=BreakEvenOutcome.CROSSES,
+CROSSING = break_even.Sweep(
+    axis=break_even.Axis.BANDWIDTH,
+    outcome=break_even.BreakEvenOutcome.CROSSES,
     here=swept(1_500_000_000, 1.3),
     points=(
         swept(1_500_000, 40.0, "alternating"),
@@ -33,28 +26,28 @@ CROSSING = Sweep(
     loses_at=swept(37_900_000_000, 0.971),
     changes=1,
 )
-NOWHERE = Sweep(
-    axis=Axis.LATENCY,
-    outcome=BreakEvenOutcome.NOWHERE,
+NOWHERE = break_even.Sweep(
+    axis=break_even.Axis.LATENCY,
+    outcome=break_even.BreakEvenOutcome.NOWHERE,
     here=swept(240_000, 1.3),
     points=(swept(240, 1.1), swept(240_000, 1.3), swept(240_000_000, 80.0, "alternating")),
     wins_from=None,
     loses_at=None,
     changes=0,
 )
-THROUGHOUT = Sweep(
-    axis=Axis.BATCH,
-    outcome=BreakEvenOutcome.THROUGHOUT,
+THROUGHOUT = break_even.Sweep(
+    axis=break_even.Axis.BATCH,
+    outcome=break_even.BreakEvenOutcome.THROUGHOUT,
     here=swept(32, 0.9),
     points=(swept(1, 0.8), swept(32, 0.9), swept(2_048, 1.02)),
     wins_from=None,
     loses_at=None,
     changes=1,
 )
-FOUND = BreakEven(
+FOUND = break_even.BreakEven(
     baseline="single",
     worthwhile_ratio=0.97,
-    free_copies=BestSplit(split="towers", ratio=0.58),
+    free_copies=break_even.BestSplit(split="towers", ratio=0.58),
     bandwidth=CROSSING,
     latency=NOWHERE,
     batch=THROUGHOUT,

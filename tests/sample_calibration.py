@@ -18,12 +18,8 @@ DEVICES = (Device(name=W0, kind="CPU"), Device(name=W1, kind="CPU"))
 
 def copy(size_bytes, copy_ns):
     """Return a copy whose ends work 50 µs and 60 µs, and 0.2 and 0.3 ns for each byte."""
-    return CopyTiming(
-        size_bytes=size_bytes,
-        copy_ns=copy_ns,
-        send_ns=50_000 + size_bytes // 5,
-        receive_ns=60_000 + size_bytes * 3 // 10,
-    )
+    ends = {"send_ns": 50_000 + size_bytes // 5, "receive_ns": 60_000 + size_bytes * 3 // 10}
+    return CopyTiming(size_bytes=size_bytes, copy_ns=copy_ns, **ends)
 
 
 # 200 µs and 0.5 ns a byte there; back, small copies take 200 µs and large ones 1 ns a byte.

@@ -1,8 +1,9 @@
 """Figures of hosts, written by hand: a of two devices drives the steps, b has one, c two."""
 
-from sample_calibration import copy
+from dataclasses import replace
 
-from placement_advisor.cost.links import CalibrationSummary, calibrated_cluster, with_peaks
+from sample_calibration import copy, summary_of
+
 from placement_advisor.machine.calibration import AtOnceTiming, BothWaysTiming
 from placement_advisor.machine.host_figures import HostFigures, Reach, RouteFigures, Way, over_hosts
 from placement_advisor.machine.testbed_plan import HostLink, HostShare, plan_hosts
@@ -23,17 +24,16 @@ A, B, C = share("a", 2, is_here=True), share("b", 1), share("c", 2)
 TWO_HOSTS = plan_hosts((A, B), HostLink.TLS)
 THREE_HOSTS = plan_hosts((A, B, C), HostLink.TLS)
 
+_NEAR = (copy(1_000, 200_500), copy(1_000_000, 700_000))
 WITHIN = Way(
-    there=(copy(1_000, 200_500), copy(1_000_000, 700_000)),
-    back=(copy(1_000, 200_500), copy(1_000_000, 700_000)),
+    there=_NEAR,
+    back=_NEAR,
     both_ways=BothWaysTiming(size_bytes=524_288, one_way_ns=400_000, both_ways_ns=640_000),
 )
 
 
 def over_network(latency_ns, ns_per_byte):
-    return tuple(
-        copy(size_bytes, latency_ns + ns_per_byte * size_bytes) for size_bytes in (1_000, 1_000_000)
-    )
+    return tuple(copy(size, latency_ns + ns_per_byte * size) for size in (1_000, 1_000_000))
 
 
 # 5 ms each way, 100 MB/s there and half of it back.
@@ -55,22 +55,10 @@ FIRST = HostFigures(
     step_overhead_ns=350_000,
     reach=DRIVEN,
 )
-ALONE = HostFigures(
-    reference_ns=(300_000,),
-    reference_p90=(1.0,),
-    op_ns=1_300,
-    within=None,
-    step_overhead_ns=None,
-    reach=None,
-)
-OTHER = HostFigures(
-    reference_ns=(500_000, 500_000),
-    reference_p90=(1.1, 1.1),
-    op_ns=2_200,
-    within=WITHIN,
-    step_overhead_ns=None,
-    reach=None,
-)
+_NONE = dict.fromkeys(("within", "step_overhead_ns", "reach"))
+ALONE = HostFigures(reference_ns=(300_000,), reference_p90=(1.0,), op_ns=1_300, **_NONE)
+_SLOWER = {"reference_ns": (500_000, 500_000), "reference_p90": (1.1, 1.1)}
+OTHER = replace(ALONE, **_SLOWER, op_ns=2_200, within=WITHIN)
 # What leaves a shares one wire, what leaves b does not.
 ROUTE = RouteFigures(
     way=WAY,
@@ -84,18 +72,11 @@ SIDEWAYS = RouteFigures(way=WAY, at_once_there=None, at_once_back=None, reach=No
 def summary_of_hosts():
     """Return what the command would report of the first two hosts."""
     calibration = over_hosts(TWO_HOSTS.hosts, {"a": FIRST, "b": ALONE}, {("a", "b"): ROUTE})
-    cluster = calibrated_cluster(
-        TWO_HOSTS.devices, calibration, launch_overhead_ns=calibration.op_ns
-    )
-    return CalibrationSummary(
+    return replace(
+        summary_of(calibration, TWO_HOSTS.devices),
         testbed=TWO_HOSTS.kind.value,
         description=TWO_HOSTS.description,
-        tensorflow_version="2.21.0",
-        fingerprint="a1b2c3d4e5f60718",
-        calibration=calibration,
-        cluster=with_peaks(cluster, calibration),
         kept_in="~/.cache/placement-advisor/calibrations/hosts",
-        cluster_file=None,
         warnings=TWO_HOSTS.warnings,
         hosts=TWO_HOSTS.hosts,
         link=TWO_HOSTS.link,

@@ -8,9 +8,10 @@ or not, hosts beside the devices, devices that are hosts of others, or neither.
 """
 
 import random
+from dataclasses import replace
 from itertools import permutations
 
-from placed_steps import PlacedStep, groups, place, price
+from placed_steps import groups, placed, price
 
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
@@ -57,13 +58,7 @@ def small_step(seed):
             }
         )
     on_first = dict.fromkeys((op.name for op in graph.placed_ops), cluster.devices[0].name)
-    return PlacedStep(
-        graph=graph,
-        placement=place(on_first),
-        costs=price(first),
-        cluster=cluster,
-        costs_on=costs_on,
-    )
+    return replace(placed(graph, on_first, first, cluster), costs_on=costs_on)
 
 
 def _cluster(draw):

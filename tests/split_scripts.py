@@ -154,16 +154,20 @@ def _under(device, lines):
     return list(lines) if device is None else [f'with tf.device("{device}"):', *indented(lines)]
 
 
+def _scoped(lines):
+    """Return a line for each tower within the scope of its device."""
+    under = (_under(device, [line]) for device, line in zip(DEVICES, lines, strict=True))
+    return [line for part in under for line in part]
+
+
 def _data_lines(script):
     """Return lines that make up samples, four batches of them."""
     lines = [f"BATCH = {script.batch}", "SAMPLES = 4 * BATCH", "numbers = np.random.default_rng(7)"]
-    for side, tower in (("left", script.left), ("right", script.right)):
+    for side, tower in zip(SIDES, (script.left, script.right), strict=True):
+        made, dtype = f"normal(size=(SAMPLES, {', '.join(map(str, _sample(tower)))}))", "float32"
         if tower.kind == "embedding":
-            made = f"numbers.integers(0, {tower.vocabulary}, (SAMPLES, {tower.size}))"
-            lines.append(f'{side}_data = {made}.astype("int32")')
-        else:
-            made = f"numbers.normal(size=(SAMPLES, {', '.join(map(str, _sample(tower)))}))"
-            lines.append(f'{side}_data = {made}.astype("float32")')
+            made, dtype = f"integers(0, {tower.vocabulary}, (SAMPLES, {tower.size}))", "int32"
+        lines.append(f'{side}_data = numbers.{made}.astype("{dtype}")')
     return [*lines, 'wanted_data = numbers.normal(size=(SAMPLES, 1)).astype("float32")', ""]
 
 
@@ -271,13 +275,9 @@ def _step_lines(script, loss, of):
     """Return lines that compute a loss and all gradients, each tower where it stands or not."""
     forward = [f"{side} = through({of}{side}_tower, {side}_batch)" for side in SIDES]
     if not script.is_apart:
-        scoped = [_under(*each) for each in zip(DEVICES, ([line] for line in forward), strict=True)]
-        inner = [*scoped[0], *scoped[1], *_under(script.head, [loss])]
-        return [
-            "with tf.GradientTape() as tape:",
-            *indented(inner),
-            f"gradients = tape.gradient(loss, {of}weights)",
-        ]
+        inner = [*_scoped(forward), *_under(script.head, [loss])]
+        gradients = f"gradients = tape.gradient(loss, {of}weights)"
+        return ["with tf.GradientTape() as tape:", *indented(inner), gradients]
     lines = []
     for side, device, line in zip(SIDES, DEVICES, forward, strict=True):
         lines += [f'with tf.device("{device}"), tf.GradientTape() as {side}_tape:', f"    {line}"]
@@ -296,11 +296,7 @@ def _step_lines(script, loss, of):
 
 def _fit_text(script):
     head = _HEAD.format(of="self.")
-    forward = [
-        line
-        for side, device in zip(SIDES, DEVICES, strict=True)
-        for line in _under(device, [f"{side} = through(self.{side}_tower, {side}_batch)"])
-    ]
+    forward = _scoped([f"{side} = through(self.{side}_tower, {side}_batch)" for side in SIDES])
     own_step = []
     if script.is_apart:  # The whole of Keras' step takes its gradients outside of `call`.
         own_step = [

@@ -1,13 +1,11 @@
 """Steps by hand at several batch sizes, as two traces of them would be."""
 
+from placed_steps import op
+
 from placement_advisor.candidates.batch_split.plan import plan_split
 from placement_advisor.candidates.batch_split.split_graph import Merge, SplitTraces, Wiring
-from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role, WorkBasis
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Role, WorkBasis
 from placement_advisor.graph.op_graph import OpGraph
-
-
-def op(name, size, *, kind="MatMul", role=Role.FORWARD):
-    return Op(name, kind, role, output_bytes=(size,))
 
 
 def training(samples):
@@ -88,9 +86,8 @@ def split_traces(at, shares, outputs=(("loss", 0),), targets=(), merge=Merge.MEA
         merges={tensor: merges.get(tensor[0], merge) for tensor in plan.merged},
         axes=dict.fromkeys((*plan.merged, *plan.divided), 0),
     )
-    return SplitTraces(
-        whole=whole, shares=graphs, wiring=wiring, outputs=tuple(outputs), targets=targets
-    )
+    given = tuple(outputs)
+    return SplitTraces(whole=whole, shares=graphs, wiring=wiring, outputs=given, targets=targets)
 
 
 def split_training(*shares, **merges):

@@ -1,15 +1,13 @@
 """A training step by hand that has something of everything a summary tells."""
 
+from placed_steps import edge
+
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.tf.answers import Traced
 
 BOTH = frozenset({"CPU", "GPU"})
 HOST = frozenset({"CPU"})
-
-
-def edge(producer, consumer, size_bytes, port=0):
-    return Edge(producer, consumer, port, size_bytes)
 
 
 def op(name, kind, role=Role.FORWARD, **fields):
@@ -45,24 +43,16 @@ def training_step():
             flops=16, bytes_accessed=160,
         ),
     ]  # fmt: skip
+    told = (
+        "words ids 64; table ids 0; table size 0; ids flat 16; two flat 4; w read 0; "
+        "read dense 32; flat dense 16; dense loop 8; loop grad ?; flat grad 16; read grad 32; "
+        "grad step 32; w step 0; m step 0"
+    )
     edges = [
-        edge("words", "ids", 64),
-        edge("table", "ids", 0),
-        edge("table", "size", 0),
-        edge("ids", "flat", 16),
-        edge("two", "flat", 4),
-        edge("w", "read", 0),
-        edge("read", "dense", 32),
-        edge("flat", "dense", 16),
-        edge("dense", "loop", 8),
-        edge("loop", "grad", None),
-        edge("flat", "grad", 16),
-        edge("read", "grad", 32),
-        edge("grad", "step", 32),
-        edge("w", "step", 0),
-        edge("m", "step", 0),
-        Edge("grad", "step", CONTROL_PORT, 0),
+        edge(producer, consumer, None if size == "?" else int(size))
+        for producer, consumer, size in map(str.split, told.split("; "))
     ]
+    edges.append(Edge("grad", "step", CONTROL_PORT, 0))
     return OpGraph(ops, edges)
 
 

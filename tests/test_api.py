@@ -42,14 +42,13 @@ def test_nothing_public_imports_tensorflow_or_a_solver(use, heavy):
 def test_public_calls_simulate_and_search_by_hand():
     apart = {"left": 30, "right": 40}
     assert pa.simulate(APART, place(dict.fromkeys(apart, "a")), apart, TWO).step_ns == 70
-    found = pa.search(APART, {"left": 100, "right": 90}, TWO, effort=0.01)
+    costs = {"left": 100, "right": 90}
+    found = pa.search(APART, costs, TWO, effort=0.01)
 
     assert set(found.placement.device_of.values()) == {"a", "b"}
     assert (found.step_ns, found.lower_bound_ns) == (100, 100)
     assert (found.is_proven, found.stopped_by) == (True, "proof")
-    found = pa.search(
-        APART, {"left": 100, "right": 90}, TWO, pinned={"left": "b", "right": "b"}, effort=0.01
-    )
+    found = pa.search(APART, costs, TWO, pinned={"left": "b", "right": "b"}, effort=0.01)
 
     assert set(found.placement.device_of.values()) == {"b"}
     assert found.step_ns == 190

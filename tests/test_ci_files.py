@@ -19,9 +19,8 @@ ROOT = Path(__file__).parents[1]
 (HOOK,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 (STEP,) = ACTION["runs"]["steps"]
-RECIPES = re.findall(
-    r"```yaml\n(.*?)```", (ROOT / "docs" / "how-to" / "ci.md").read_text(), re.DOTALL
-)
+_PAGE_ON_CI = (ROOT / "docs" / "how-to" / "ci.md").read_text()
+RECIPES = re.findall(r"```yaml\n(.*?)```", _PAGE_ON_CI, re.DOTALL)
 # Says what it was asked, as JSON.
 FAKE = """#!/usr/bin/env python3
 import json, sys
@@ -83,11 +82,8 @@ def test_the_action_checks_all_models_and_takes_its_inputs_for_no_commands(tmp_p
     ran = asked(tmp_path)
     assert json.loads(ran.stdout) == ["check", *FORMATS, "--"]
     models = ["--update", "$(touch hacked)", "a b; touch hacked", "`touch hacked`", "*"]
-    ran = asked(
-        tmp_path,
-        models="\n".join(["", *models, ""]),
-        **{"strict": "true", "measure": "true", "open-ports": "true"},
-    )
+    inputs = {"strict": "true", "measure": "true", "open-ports": "true"}
+    ran = asked(tmp_path, models="\n".join(["", *models, ""]), **inputs)
     flags = ["--strict", "--measure", "--open-ports"]
     assert json.loads(ran.stdout) == ["check", *flags, *FORMATS, "--", *models]
     assert not (tmp_path / "hacked").exists()
@@ -170,11 +166,6 @@ def test_dependencies_are_looked_at_each_week_by_the_pinned_actions_of_every_cha
 KEPT = read_rows((ROOT / ROWS).read_text(encoding="utf-8"))
 
 
-def locked(name):
-    found = re.search(rf"^{name}==(\S+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
-    return found[1]
-
-
 def ci():
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
     return {name: job["strategy"]["matrix"] for name, job in workflow["jobs"].items()}
@@ -193,11 +184,10 @@ def test_ci_runs_the_locked_releases_on_each_python_and_each_tensorflow_of_which
     tested = {row.releases["Python"] for row in KEPT}
     assert {str(each).rpartition(".")[0] for each in tested} <= {*ci()["gate"]["python"]}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    (bounds,) = (
-        found.specifier
-        for found in map(Requirement, project["dependencies"])
-        if found.name == "tensorflow"
-    )
+    needed = map(Requirement, project["dependencies"])
+    (bounds,) = (each.specifier for each in needed if each.name == "tensorflow")
     found = {str(row.releases["TensorFlow"]) for row in KEPT if not row.tests}
-    others = {each for each in found if each in bounds and each != locked("tensorflow")}
+    lock = (ROOT / "requirements.lock").read_text()
+    locked = re.search(r"^tensorflow==(\S+)", lock, re.MULTILINE)[1]
+    others = {each for each in found if each in bounds and each != locked}
     assert ci()["releases"]["tensorflow"] == sorted(others)

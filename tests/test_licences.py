@@ -18,11 +18,8 @@ ELSEWHERE = {"namex": "Apache-2.0"}
 def licence(package):
     """Return the licence of a package as SPDX, as classifiers joined by AND, or as it says."""
     told = package.metadata
-    classifiers = [
-        each.rpartition(" :: ")[2]
-        for each in told.get_all("Classifier") or ()
-        if each.startswith("License ::")
-    ]
+    given = (each.split(" :: ") for each in told.get_all("Classifier") or ())
+    classifiers = [last for first, *_, last in given if first == "License"]
     # From Python 3.12 on, asking for what is not there is a warning.
     expression, words = (told.get_all(key, [""])[0] for key in ("License-Expression", "License"))
     return (

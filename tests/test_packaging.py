@@ -27,8 +27,7 @@ LOADED_BY = {"pytest_plugin.py": "pytest"}
 
 def distribution_name(requirement):
     """Return the normalized name at the front of a requirement."""
-    name = re.match(r"[\w.-]+", requirement)
-    return re.sub(r"[-_.]+", "-", name[0]).lower()
+    return re.sub(r"[-_.]+", "-", re.match(r"[\w.-]+", requirement)[0]).lower()
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +37,6 @@ def wheel(tmp_path_factory):
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (built,) = folder.glob("*.whl")
     return built
-
-
-@pytest.fixture(scope="module")
-def names(wheel):
-    return set(zipfile.ZipFile(wheel).namelist())
 
 
 def metadata_file(wheel, filename):
@@ -57,21 +51,14 @@ def declared_by(wheel):
     return {distribution_name(line) for line in metadata.get_all("Requires-Dist", [])}
 
 
-def test_the_wheel_holds_modules_schemas_pages_and_static_files_and_nothing_else(wheel, names):
-    assert wheel.name.startswith("placement_advisor-")
-    assert wheel.name.endswith("-py3-none-any.whl")
-    modules = {path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.py")}
-    assert modules | {"placement_advisor/py.typed"} <= names
-    schemas = "placement_advisor/results/schemas"
-    public = ("analysis", "placement", "trace", "search", "calibration", "doctor")
-    assert {f"{schemas}/{name}.schema.json" for name in public} <= names
-    pages = {path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("pages/*.md")}
-    assert pages
-    assert pages <= names
-    folder = PACKAGE / "report" / "tensorboard" / "static"
-    static = {path.relative_to(ROOT).as_posix() for path in folder.iterdir()}
-    assert static
-    assert static <= names
+def test_the_wheel_holds_modules_schemas_pages_and_static_files_and_nothing_else(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert re.fullmatch(r"placement_advisor-.*-py3-none-any\.whl", wheel.name)
+    shipped = ("*.py", "py.typed", "schemas/*.schema.json", "pages/*.md", "tensorboard/static/*")
+    for pattern in shipped:
+        files = {path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob(pattern)}
+        assert files, pattern
+        assert files <= names, pattern
     assert metadata_file(wheel, "entry_points.txt").split() == [
         *("[console_scripts]", "advisor", "=", "placement_advisor.cli.app:main"),
         *("[pytest11]", "placement-advisor", "=", "placement_advisor.pytest_plugin"),
@@ -110,12 +97,10 @@ def test_every_package_that_the_code_imports_is_a_declared_dependency(wheel):
 def test_the_installed_wheel_answers_help_away_from_the_checkout(wheel, tmp_path):
     site = tmp_path / "site"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
-    subprocess.run(
-        [*install, "--target", str(site), str(wheel)], check=True, capture_output=True, timeout=120
-    )
-    answer = run_program(
-        site / "bin" / "advisor", "--help", cwd=tmp_path, env={"PYTHONPATH": str(site)}
-    )
+    install += ["--target", str(site), str(wheel)]
+    subprocess.run(install, check=True, capture_output=True, timeout=120)
+    env = {"PYTHONPATH": str(site)}
+    answer = run_program(site / "bin" / "advisor", "--help", cwd=tmp_path, env=env)
     assert "analyze" in answer.stdout
 
 
@@ -156,9 +141,6 @@ def test_the_lock_pins_every_dependency_with_a_hash_and_no_registry_or_path(whee
 
 def test_no_two_modules_of_the_tests_have_one_name():
     # Tests import them from folders that are all on the path: the first one found is meant.
-    names = Counter(
-        path.name
-        for path in (ROOT / "tests").rglob("*.py")
-        if path.name not in {"conftest.py", "__init__.py"}
-    )
+    files = [path.name for path in (ROOT / "tests").rglob("*.py")]
+    names = Counter(name for name in files if name not in {"conftest.py", "__init__.py"})
     assert [name for name, count in names.items() if count > 1] == []

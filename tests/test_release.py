@@ -51,8 +51,7 @@ def test_a_section_without_a_word_is_none():
 def test_a_wheel_of_another_version_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(release.venv, "create", lambda *_, **__: None)
     monkeypatch.setattr(release.subprocess, "run", lambda *_, **__: None)
-    monkeypatch.setattr(
-        release.subprocess, "check_output", lambda *_, **__: "placement-advisor 0.1.0\n"
-    )
+    other = "placement-advisor 0.1.0\n"
+    monkeypatch.setattr(release.subprocess, "check_output", lambda *_, **__: other)
     with pytest.raises(SystemExit, match=r"calls itself: placement-advisor 0\.1\.0"):
         release.try_out(tmp_path / "wheel", "0.2.0")

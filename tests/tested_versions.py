@@ -29,16 +29,12 @@ ROOT = Path(__file__).parents[1]
 ROWS = "tests/tested_versions.json"
 PAGE = "docs/reference/versions.md"
 # As the page calls them, and as they are installed.
-_DISTRIBUTIONS = {
-    "TensorFlow": "tensorflow",
-    "Keras": "keras",
-    "NumPy": "numpy",
-    "protobuf": "protobuf",
-    "numba": "numba",
-}
+_LIBRARIES = ("TensorFlow", "Keras", "NumPy", "protobuf", "numba")
+_DISTRIBUTIONS = {name: name.lower() for name in _LIBRARIES}
 _COLUMNS = ("Python", *_DISTRIBUTIONS)
 # Those of which the page gives bounds.
 _KEY = ("Python", "TensorFlow", "Keras")
+_OUTCOMES = ("passed", "failed", "skipped")
 _TABLE = re.compile(r"^(<!-- make versions -->\n\n)(?:\|.*\n)*", re.MULTILINE)
 
 
@@ -95,14 +91,8 @@ def with_table(page, rows):
 
 def _result(row):
     extent = ", ".join(f"`{each}`" for each in row.tests) or "all"
-    counts = ", ".join(
-        f"{'?' if count is None else f'{count:,}'} {word}"
-        for word, count in (
-            ("passed", row.passed),
-            ("failed", row.failed),
-            ("skipped", row.skipped),
-        )
-    )
+    found = ((word, getattr(row, word)) for word in _OUTCOMES)
+    counts = ", ".join(f"{'?' if n is None else f'{n:,}'} {word}" for word, n in found)
     return f"{extent}: {counts} (at {row.commit or '?'}, {row.date}). {row.note}".rstrip()
 
 
@@ -137,9 +127,7 @@ def main(arguments):
             **{name: version(each) for name, each in _DISTRIBUTIONS.items()},
         },
         tests=[word for word in arguments if not word.startswith("-")],
-        passed=count["passed"],
-        failed=count["failed"],
-        skipped=count["skipped"],
+        **{word: count[word] for word in _OUTCOMES},
         commit=commit,
         date=f"{datetime.now(UTC):%Y-%m-%d}",
     )

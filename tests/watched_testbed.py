@@ -102,11 +102,8 @@ def _socket_inodes(pid):
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):
                 found.add(str(descriptor.readlink()))
-    return {
-        target.removeprefix("socket:[").removesuffix("]")
-        for target in found
-        if target.startswith("socket:[")
-    }
+    sockets = (name for name in found if name.startswith("socket:["))
+    return {name.removeprefix("socket:[").removesuffix("]") for name in sockets}
 
 
 def _listening_inodes(net):
@@ -114,5 +111,4 @@ def _listening_inodes(net):
     for name in ("tcp", "tcp6"):
         with suppress(OSError):
             lines += (net / name).read_text().splitlines()[1:]
-    fields = map(str.split, lines)
-    return {each[9] for each in fields if each[3] == _LISTEN}
+    return {each[9] for each in map(str.split, lines) if each[3] == _LISTEN}

@@ -13,11 +13,12 @@ from program_runs import run_program
 from placement_advisor.results.contracts import load_schema
 
 
-def told(ran, schema):
-    """Return the JSON that a run printed."""
-    assert ran.code == 0, ran.err
+def told(ran, schema, *, passed=None):
+    """Return the JSON that a run printed; one that checks says in ``passed`` how it ends."""
+    assert ran.code == 0 or passed is not None, ran.err
     content = json.loads(ran.out)
     jsonschema.Draft202012Validator(load_schema(schema)).validate(content)
+    assert passed is None or ran.code == (0 if content[passed] else 1)
     return content
 
 
@@ -31,6 +32,14 @@ def refusal(ran):
 def error_of(*words):
     """Return the lines of the error of a run in this process that did nothing else."""
     return refusal(run_here(*words)).splitlines()
+
+
+def content_of(folder):
+    """Return what lies in a folder, by path: the bytes of a file, and nothing of a folder."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b""
+        for path in folder.rglob("*")
+    }
 
 
 def apart(*words, within=(), launch=LAUNCH, cwd=None, **variables):

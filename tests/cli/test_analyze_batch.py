@@ -88,26 +88,9 @@ class TestASplitBatch:
         assert failure["message"] == "worker:0 has no host beside it that could hold variables"
 
 
-TAKES_NO_SHARE = "it takes no batch of 4: ValueError: Cannot reshape a tensor with 12 elements"
-
-
-@pytest.mark.parametrize(
-    ("model", "words", "reason"),
-    [
-        (NOT_BY_SHARES, "batch", TAKES_NO_SHARE),
-        (NOT_BY_SHARES, "batch --devices 9", "a batch of 8 has less than one sample for each of 9"),
-        (
-            MODEL.format(layer=DENSE),
-            "batch-towers --devices 2",
-            "two pairs of devices are 4, and there are 2",
-        ),
-        (MODEL.format(layer=DENSE), "batch-towers --devices 4", "no layer joins two"),
-    ],
-)
-def test_a_batch_that_cannot_be_split_is_said_with_its_reason_and_nothing_else_is_lost(
-    analyze, model, words, reason
-):
-    found = analyze(model, "--candidates", *words.split(), *FEW, "--quick", "-q")
+def test_a_batch_that_cannot_be_split_is_said_with_its_reason_and_nothing_else_is_lost(analyze):
+    found = analyze(NOT_BY_SHARES, "--candidates", "batch", *FEW, "--quick", "-q")
+    reason = "it takes no batch of 4: ValueError: Cannot reshape a tensor with 12 elements"
     assert reason in found.text("report.md")
     assert "\nsingle " in found.ran.out
 

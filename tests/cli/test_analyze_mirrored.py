@@ -242,12 +242,9 @@ def test_a_process_that_dies_costs_the_candidate_alone(analyze, monkeypatch):
     assert len(found.candidate("single")["measured"]["step_ns"]["samples"]) == 5
 
 
-@pytest.mark.parametrize(
-    ("words", "shares"), [(("--ratios", "3:1"), "24 + 8"), (("--devices", "3"), "11 + 11 + 10")]
-)
-def test_uneven_shares_cannot_be_mirrored(analyze, words, shares):
-    report = analyze(MODEL, *FEW, *words, "--quick", "-q").text("report.md")
-    assert f"gives all devices the same number of samples, not {shares}" in report
+def test_uneven_shares_cannot_be_mirrored(analyze):
+    report = analyze(MODEL, *FEW, "--ratios", "3:1", "--quick", "-q").text("report.md")
+    assert "gives all devices the same number of samples, not 24 + 8" in report
 
 
 def test_elsewhere_replicas_are_simulated(analyze):

@@ -94,19 +94,6 @@ def graphs(project, locked_text):
     return project
 
 
-def by_layer(graph, device_of):
-    return {
-        "schema_version": 1,
-        "label": "mine",
-        "family": "by hand",
-        "rationale": "",
-        "graph_fingerprint": graph.fingerprint,
-        "devices": ["GPU:0", "GPU:1"],
-        "by_layer": device_of,
-        "by_op": {},
-    }
-
-
 def test_a_model_that_is_not_locked_fails_and_says_what_to_do(project, check):
     ran = check()
     assert ran.code == 1
@@ -128,13 +115,12 @@ def test_what_was_locked_passes_and_an_update_gives_the_same_bytes(locked, check
 
 def test_a_harmful_edit_fails_with_culprit_and_line(locked, check):
     locked.model("m.py", MOVED)
-    (line,) = (i for i, text in enumerate((locked.root / "m.py").read_text().split("\n"), 1)
-               if "@ upper_kernel" in text)  # fmt: skip
-    reports = {form: locked.root / f"report.{form}" for form in
-               ("json", "github", "sarif", "markdown")}  # fmt: skip
-    ran = check(
-        "--format", "text", *(w for f, p in reports.items() for w in ("--format", f"{f}={p.name}"))
-    )
+    text = (locked.root / "m.py").read_text()
+    line = text[: text.index("@ upper_kernel")].count("\n") + 1
+    forms = ("json", "github", "sarif", "markdown")
+    reports = {form: locked.root / f"report.{form}" for form in forms}
+    files = [f"--format={form}={path.name}" for form, path in reports.items()]
+    ran = check("--format", "text", *files)
     assert ran.code == 1
     lines = ran.out.splitlines()
     assert len(lines) <= 30
@@ -152,10 +138,9 @@ def test_a_harmful_edit_fails_with_culprit_and_line(locked, check):
     assert problem["code"] == "scope-changed"
     assert problem["place"] == {"file": "m.py", "line": line}
     assert problem["effects"][0]["code"] == "slower-step"
-    (error,) = (
-        line for line in reports["github"].read_text().splitlines() if line.startswith("::error")
-    )
-    assert error.startswith(f"::error file=m.py,line={line},title=m.py%3A scope-changed::")
+    errors = [each for each in reports["github"].read_text().splitlines() if "::error" in each]
+    assert len(errors) == 1
+    assert errors[0].startswith(f"::error file=m.py,line={line},title=m.py%3A scope-changed::")
     (found,) = json.loads(reports["sarif"].read_text())["runs"][0]["results"]
     assert found["ruleId"] == "scope-changed"
     for form in ("markdown", "github", "sarif"):
@@ -163,9 +148,7 @@ def test_a_harmful_edit_fails_with_culprit_and_line(locked, check):
 
 
 @pytest.mark.parametrize("checkout", [".git", "GITHUB_WORKSPACE"])
-def test_places_are_those_of_the_repository_where_the_project_is_a_folder_of_it(
-    project, check, monkeypatch, checkout
-):
+def test_places_are_within_the_repository_around_the_project(project, check, monkeypatch, checkout):
     repository = project.root.parent
     if checkout == ".git":
         (repository / ".git").mkdir()
@@ -184,12 +167,10 @@ def test_places_are_those_of_the_repository_where_the_project_is_a_folder_of_it(
 
 def test_all_that_changed_is_there_on_demand_and_an_update_accepts_it(locked, check):
     locked.model("m.py", MOVED)
-    short, long = check().out, check("--verbose").out
-    assert "copies per step  " not in short
+    assert "copies per step  " not in check().out
+    long = check("--verbose").out
     assert "  copies per step  " in long
     assert "~ layer upper: GPU:1 -> GPU:0" in long
-    assert set(short.splitlines()) <= set(long.splitlines())
-    locked.model("m.py", MOVED)
     ran = check("--update")
     assert ran.code == 0
     assert "accepted: " in ran.out
@@ -219,9 +200,7 @@ def test_a_model_that_fails_to_trace_does_not_hide_the_others(locked, check):
     assert locked.lock.read_bytes() == before
 
 
-def test_an_update_of_one_model_keeps_the_others_and_of_all_forgets_those_that_are_gone(
-    locked, check
-):
+def test_an_update_of_one_model_keeps_the_others_and_of_all_forgets_what_is_gone(locked, check):
     break_models(locked)
     locked.model("new.py")
     locked.settings('path = "m.py"', 'path = "new.py:workload"', 'path = "broken.py"')
@@ -246,10 +225,8 @@ def test_a_model_that_is_not_configured_is_refused(locked, check):
 
 
 def test_side_by_side_and_one_after_the_other_say_the_same(project, check):
-    for name in "abc":
-        project.model(
-            f"{name}.py", ("WIDTH, BATCH = 512", f"WIDTH, BATCH = {64 * (ord(name) - 96)}")
-        )
+    for name, width in (("a.py", 64), ("b.py", 128), ("c.py", 192)):
+        project.model(name, ("WIDTH, BATCH = 512", f"WIDTH, BATCH = {width}"))
     project.settings('path = "c.py"', 'path = "a.py"', 'path = "b.py"', 'path = "gone.py"')
     found = [check("--format", "json", "--jobs", jobs) for jobs in ("1", "2")]
     assert [ran.code for ran in found] == [1, 1]
@@ -267,21 +244,12 @@ def test_broken_budgets_are_not_accepted_by_an_update(project, check):
     assert check().code == 1
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b'{\n<<<<<<< HEAD\n"a": 1\n', f"{LOCK}: merge conflict at line 2"),
-        (None, f"{LOCK}: cannot be read: not a file"),
-    ],
-)
 @pytest.mark.parametrize("words", [(), ("--update",)])
-def test_a_damaged_lock_file_is_one_error_and_stays(project, check, content, said, words):
-    if content is None:
-        project.lock.mkdir()
-    else:
-        project.lock.write_bytes(content)
-    assert f"advisor: error: {said}" in refusal(check(*words))
-    assert content is None or project.lock.read_bytes() == content
+def test_a_damaged_lock_file_is_one_error_and_stays(project, check, words):
+    content = '{\n<<<<<<< HEAD\n"a": 1\n'
+    project.lock.write_text(content)
+    assert f"advisor: error: {LOCK}: merge conflict at line 2" in refusal(check(*words))
+    assert project.lock.read_text() == content
     assert {path.name for path in project.root.iterdir()} == {"m.py", "pyproject.toml", LOCK}
 
 
@@ -293,29 +261,23 @@ def test_a_folder_that_cannot_be_written_is_told_before_any_work(locked, check, 
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("placement_advisor.files.output.tempfile.mkdtemp", refuse)
-    error = refusal(check("--update"))
-    assert f"{LOCK}: cannot be written: .: Permission denied" in error
+    assert f"{LOCK}: cannot be written: .: Permission denied" in refusal(check("--update"))
     assert locked.lock.read_bytes() == before
 
 
 @pytest.mark.parametrize(
     ("formats", "said"),
     [
-        *(
-            ([form], f"--format {form}: not a format, or not one with a file")
-            for form in ("nonsense", "json=", "=a.txt", "", "JSON")
-        ),
-        (["nonsense"], "text, json, github, sarif, markdown"),
-        ([f"json={LOCK}"], "is the lock file, so no report goes there"),
-        (["json=./pyproject.toml"], "is read, so no report goes there"),
-        (["json=a", "text=./a"], "gets another report, so no report goes there"),
+        ("nonsense", "text, json, github, sarif, markdown"),
+        *((form, f"--format {form}: not a format") for form in ("json=", "=a.txt", "", "JSON")),
+        (f"json={LOCK}", "is the lock file, so no report goes there"),
+        ("json=./pyproject.toml", "is read, so no report goes there"),
+        ("json=a text=./a", "gets another report, so no report goes there"),
     ],
 )
-def test_a_format_that_there_is_not_or_that_takes_the_place_of_a_file_is_refused(
-    locked, check, formats, said
-):
+def test_a_format_unknown_or_in_the_place_of_a_file_is_refused(locked, check, formats, said):
     before = locked.lock.read_bytes()
-    assert said in refusal(check(*(word for form in formats for word in ("--format", form))))
+    assert said in refusal(check(*(f"--format={form}" for form in formats.split(" "))))
     assert locked.lock.read_bytes() == before
     assert not (locked.root / "a").exists()
 
@@ -348,8 +310,14 @@ def test_graph_files_are_checked_without_running_code(graphs, check):
     assert check("--graphs-only", "--update").code == 0
     assert check("--graphs-only").code == 0
     graph = OpGraph.load(graphs.root / "m.graph.json.gz")
-    devices = {name: PLACED.get(name, "GPU:0") for name in ("", *graph.layers())}
-    (graphs.root / "p.json").write_text(json.dumps(by_layer(graph, devices)))
+    by_hand = {
+        "schema_version": 1,
+        **{"label": "mine", "family": "by hand", "rationale": "", "by_op": {}},
+        "graph_fingerprint": graph.fingerprint,
+        "devices": ["GPU:0", "GPU:1"],
+        "by_layer": {name: PLACED.get(name, "GPU:0") for name in ("", *graph.layers())},
+    }
+    (graphs.root / "p.json").write_text(json.dumps(by_hand))
     graphs.settings('path = "m.py"\ngraph = "m.graph.json.gz"\nplacement = "p.json"')
     assert check("--graphs-only", "--update").code == 0
     assert check("--graphs-only").code == 0

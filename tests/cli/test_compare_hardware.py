@@ -23,31 +23,22 @@ dataset = tf.data.Dataset.from_tensors((tf.zeros((6, 64)), tf.zeros((6, 8))))
 
 
 @pytest.fixture(autouse=True)
-def _brief_search(request, monkeypatch):
+def _brief_search(monkeypatch):
     """Search as briefly as `advisor analyze` does with ``BRIEF``."""
-    if "as_users_do" not in request.fixturenames:
-        brief = partial(AnalyzeOptions, effort=Effort(units=float(BRIEF[-1])))
-        monkeypatch.setattr(compare_hardware, "AnalyzeOptions", brief)
+    brief = partial(AnalyzeOptions, effort=Effort(units=float(BRIEF[-1])))
+    monkeypatch.setattr(compare_hardware, "AnalyzeOptions", brief)
 
 
 @pytest.fixture
-def as_users_do():
-    """Search as hard as users do who ask for no effort."""
-
-
-@pytest.fixture
-def model(tmp_path):
-    path = tmp_path / "model.py"
-    path.write_text(MODEL)
-    return str(path)
+def model(write_model):
+    return str(write_model(MODEL))
 
 
 def test_each_machine_is_simulated_on_ever_more_of_its_devices(advisor, model, tmp_path):
     picture = tmp_path / "scaling.png"
     options = ("--price", "3", "--price", "0.5", "--png", str(picture), "--json", "-q")
     ran = advisor("compare-hardware", model, "4xV100-NVLink", "T4", *options)
-    content = told(ran, "scaling")
-    nvlink, t4 = content["machines"]
+    nvlink, t4 = told(ran, "scaling")["machines"]
     assert t4["steps"] == []
     assert [row["devices"] for row in t4["best"]] == [1]
     joint = ("mirrored", "mirrored-one-by-one", "mirrored-by-copies")
@@ -65,17 +56,15 @@ def test_each_machine_is_simulated_on_ever_more_of_its_devices(advisor, model, t
     for row in rows:
         assert row["samples"] == 6 * (row["devices"] if row["scaling"] == "weak" else 1)
         assert row["efficiency"] is None or 0 < row["efficiency"] <= 1
-        assert row["speedup"]["simulated"] == pytest.approx(
-            row["samples_per_s"] / row["one_device_samples_per_s"]
-        )
+        ratio = row["samples_per_s"] / row["one_device_samples_per_s"]
+        assert row["speedup"]["simulated"] == pytest.approx(ratio)
         assert row["speedup"]["low"] <= row["speedup"]["simulated"] <= row["speedup"]["high"]
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("words", [("T4",), ("T4", "--batch-size", "1")])
-def test_of_one_device_alone_it_says_what_fits(advisor, tmp_path, words):
-    path = tmp_path / "any_batch.py"
-    path.write_text(MODEL.replace("Input((64,), 6)", "Input((64,))"))
+def test_of_one_device_alone_it_says_what_fits(advisor, write_model, words):
+    path = write_model(MODEL.replace("Input((64,), 6)", "Input((64,))"))
     ran = advisor("compare-hardware", str(path), *words, "--json", "-q")
     (machine,) = told(ran, "scaling")["machines"]
     (held,) = machine["memory"]
@@ -92,9 +81,7 @@ def test_of_one_device_alone_it_says_what_fits(advisor, tmp_path, words):
         (("one.toml",), "one.toml: device 'GPU:0' has no peak_flops_per_s"),
     ],
 )
-def test_what_says_nothing_is_refused_before_the_model_is_loaded(
-    advisor, model, tmp_path, monkeypatch, given, said
-):
+def test_what_says_nothing_is_refused_at_once(advisor, model, tmp_path, monkeypatch, given, said):
     monkeypatch.chdir(tmp_path)
     Path("one.toml").write_text('[[devices]]\nname = "GPU:0"\nkind = "GPU"\n')
     assert said in refusal(advisor("compare-hardware", model, *given, "-q"))
@@ -103,8 +90,7 @@ def test_what_says_nothing_is_refused_before_the_model_is_loaded(
 def test_hosts_of_a_hierarchy_are_doubled_after_the_devices_of_one(advisor, model):
     text = "2x(2x(2xV100-NVLink)-2xInfiniBand200)-Ethernet100"
     ran = advisor("compare-hardware", model, text, "--json", "-q")
-    content = told(ran, "scaling")
-    (machine,) = content["machines"]
+    (machine,) = told(ran, "scaling")["machines"]
     steps = [step for step in machine["steps"] if step["scaling"] == "weak"]
     assert [step["devices"] for step in steps if step["family"] == "batch"] == [2, 4, 8]
     step_ns = [step["step_ns"] for step in steps if step["family"] == "mirrored"]
@@ -113,10 +99,8 @@ def test_hosts_of_a_hierarchy_are_doubled_after_the_devices_of_one(advisor, mode
     assert step_ns[2] - step_ns[1] > step_ns[1] - step_ns[0] > 0
     assert (machine["verdict"], machine["answer"]) == (None, None)
     assert "8 devices: mirrored-by-copies is of one host" in machine["notes"]
-    assert (
-        "8 devices: a batch of 6 has less than one sample for each of 8 devices"
-        in (machine["notes"])
-    )
+    note = "8 devices: a batch of 6 has less than one sample for each of 8 devices"
+    assert note in machine["notes"]
 
 
 # Four matrices of 16 MB: far more to exchange than to compute with.
@@ -140,23 +124,16 @@ dataset = tf.data.Dataset.from_tensors(((x, x), tf.zeros((64, 1))))
 """
 
 
-def test_towers_within_hosts_win_where_variables_are_large(advisor, tmp_path):
-    path = tmp_path / "towers.py"
-    path.write_text(TOWERS)
+def test_towers_within_hosts_win_where_variables_are_large(advisor, write_model):
     machines = ("2xT4", "4x(2xT4)-Ethernet10")
-    ran = advisor("compare-hardware", str(path), *machines, "--json", "-q")
+    ran = advisor("compare-hardware", str(write_model(TOWERS)), *machines, "--json", "-q")
     host, hosts = told(ran, "scaling")["machines"]
     (row,) = (row for row in host["best"] if row["scaling"] == "strong")
     assert host["knee"]["strong"]["devices"] == 2
     assert host["notes"] == []
-    weak, strong = (
-        {
-            (step["family"], step["devices"]): step
-            for step in hosts["steps"]
-            if step["scaling"] == scaling
-        }
-        for scaling in ("weak", "strong")
-    )
+    weak, strong = {}, {}
+    for step in hosts["steps"]:
+        (weak if step["scaling"] == "weak" else strong)[step["family"], step["devices"]] = step
     for family in ("batch", "variables-on-host", "variables-spread", "mirrored"):
         assert strong["towers", 2]["step_ns"] < 0.7 * strong[family, 2]["step_ns"], family
     # The search of `advisor analyze` has towers to begin with.
@@ -201,10 +178,10 @@ def test_the_verdict_is_that_of_analyze_for_every_sample(advisor, tmp_path, samp
         assert per_s == sorted(per_s)
 
 
-def test_the_verdict_is_that_of_analyze_on_the_same_machine(advisor, as_users_do, tmp_path):
-    path = tmp_path / "towers.py"
-    path.write_text(TOWERS)
-    ((machine, analysis),) = both_answers(advisor, path, ["2xT4"], tmp_path)
+def test_the_verdict_is_that_of_analyze_on_a_machine(advisor, write_model, monkeypatch, tmp_path):
+    # Both search as hard as for users who ask for no effort.
+    monkeypatch.setattr(compare_hardware, "AnalyzeOptions", AnalyzeOptions)
+    ((machine, analysis),) = both_answers(advisor, write_model(TOWERS), ["2xT4"], tmp_path)
     recommended = analysis["recommendation"]
     row = machine["best"][-1]
     assert (row["scaling"], row["family"]) == ("strong", recommended["candidate"])
@@ -228,9 +205,8 @@ dataset = tf.data.Dataset.from_tensors((tf.zeros((64, 56, 56, 3)), tf.zeros((64,
 """
 
 
-def test_nothing_is_searched_for_that_could_not_win(advisor, tmp_path, monkeypatch):
-    path = tmp_path / "chain.py"
-    path.write_text(CHAIN)
+def test_nothing_is_searched_for_that_could_not_win(advisor, write_model, tmp_path, monkeypatch):
+    path = write_model(CHAIN)
     ((machine, analysis),) = both_answers(advisor, path, ["2xV100-NVLink"], tmp_path, *BRIEF)
     monkeypatch.delattr(predictions.searched, "propose_searched")
     ran = advisor("compare-hardware", str(path), "2xV100-NVLink", "--json", "-q")

@@ -41,9 +41,8 @@ def project(tmp_path, two_towers):
 )
 def test_whatever_starts_workers_refuses_with_the_ways_out(project, tmp_path, words, instead):
     before = sorted(project.rglob("*"))
-    with Command(
-        *words.split(), temp=tmp_path / "temp", cwd=project, before=refuse_namespaces
-    ) as command:
+    temp = tmp_path / "temp"
+    with Command(*words.split(), temp=temp, cwd=project, before=refuse_namespaces) as command:
         ran = command.wait()
         assert command.processes_left() == []
     assert ran.code == 2, ran.err
@@ -52,7 +51,7 @@ def test_whatever_starts_workers_refuses_with_the_ways_out(project, tmp_path, wo
     assert hint.startswith(f"advisor: hint: {instead}")
     assert "--open-ports accepts it" in hint
     assert sorted(project.rglob("*")) == before
-    assert list((tmp_path / "temp").iterdir()) == []
+    assert list(temp.iterdir()) == []
 
 
 @pytest.mark.slow

@@ -7,43 +7,36 @@ from typing import get_args, get_type_hints
 
 import pytest
 from cli_answers import told
+from recorded_profiles import event, gpu, host, write
 
 from placement_advisor.graph.op import Op
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.profile.formats import FileFormat
-from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
+from placement_advisor.profile.xplane import Line
 from placement_advisor.results.steps import Profile
 
 REAL = Path(__file__).parents[3] / "shared" / "reference" / "traces" / "gpu-multi-worker"
 
 
-def recorded(folder, kernel="gemm"):
+def recorded(folder, kernel="gemm", run="run"):
     """Write a profile of two steps on two GPUs, between which 4 MB go each time."""
-    epoch_ns = 1_795_257_210_000_000_000
-    us = 1_000
 
-    def event(name, start, size, **stats):
-        return Event(name=name, start_ns=epoch_ns + start * us, duration_ns=size * us, stats=stats)
+    def at(name, start_us, time_us, **stats):
+        return event(name, start_us * 1_000, (start_us + time_us) * 1_000, **stats)
 
-    planes = []
-    for gpu in (0, 1):
-        at = 400 * gpu
-        kernels = tuple(
-            event(kernel, 1000 * i + at, 300, group_id=i, correlation_id=10 * gpu + i + 1)
+    first, second = (
+        [
+            at(kernel, 1000 * i + 400 * gpu, 300, group_id=i, correlation_id=10 * gpu + i + 1)
             for i in range(3)
-        )
-        details = {"memcpy_details": "size:4000000 dest:1 async:1", "edge_name": "edge_7_relu"}
-        sent = tuple(event("MemcpyP2P", 1000 * i + 250, 200, **details) for i in range(3))
-        lines = [Line(name="Stream #13(Compute)", id=13, events=kernels)]
-        if gpu == 0:
-            lines.append(Line(name="Stream #14(MemcpyP2P)", id=14, events=sent))
-        planes.append(Plane(name=f"/device:GPU:{gpu}", lines=tuple(lines)))
-    marks = tuple(event("train", 1000 * i, 900, step_num=i, _r=1) for i in range(3))
-    planes.append(Plane(name="/host:CPU", lines=(Line(name="python", id=1, events=marks),)))
-    path = folder / "logs" / "plugins" / "profile" / "run" / "host.xplane.pb"
-    path.parent.mkdir(parents=True)
-    write_planes(path, planes)
-    return path
+        ]
+        for gpu in (0, 1)
+    )
+    details = {"memcpy_details": "size:4000000 dest:1 async:1", "edge_name": "edge_7_relu"}
+    sent = tuple(at("MemcpyP2P", 1000 * i + 250, 200, **details) for i in range(3))
+    marks = [at("train", 1000 * i, 900, step_num=i, _r=1) for i in range(3)]
+    copies = Line(name="Stream #14(MemcpyP2P)", id=14, events=sent)
+    path = folder / "logs" / "plugins" / "profile" / run / "host.xplane.pb"
+    return write(path, gpu(0, first, copies), gpu(1, second), host(marks))
 
 
 def test_the_text_says_where_the_time_went(advisor, tmp_path):
@@ -55,10 +48,8 @@ def test_the_text_says_where_the_time_went(advisor, tmp_path):
         "plugins/profile/run: TensorFlow profile (XSpace); 2 of 2 devices did something; 2 steps "
         "of 850 µs (by group_id, the first one left out); 2.70 ms in all"
     )
-    words = [line.split() for line in lines]
-    assert ["GPU:0", "300", "µs", "200", "µs", "(150", "µs)", "400", "µs"] in [
-        row for row in words if row[:1] == ["GPU:0"]
-    ]
+    row = ["GPU:0", "300", "µs", "200", "µs", "(150", "µs)", "400", "µs"]
+    assert row in [line.split() for line in lines]
     assert any("GPU:0 → GPU:1, CUDA memcpy PtoP" in line and "12.0 MB" in line for line in lines)
     at = next(i for i, line in enumerate(lines) if line.startswith("edge_7_relu"))
     assert lines[at + 2].startswith("exposed: what receives it computes nothing meanwhile")
@@ -67,10 +58,8 @@ def test_the_text_says_where_the_time_went(advisor, tmp_path):
 
 
 def test_which_run_was_read_of_several_stands_at_the_head(advisor, tmp_path):
-    path = recorded(tmp_path)
-    other = tmp_path / "logs" / "plugins" / "profile" / "2026_11_22_10_00_00" / path.name
-    other.parent.mkdir()
-    other.write_bytes(path.read_bytes())
+    recorded(tmp_path)
+    recorded(tmp_path, run="2026_11_22_10_00_00")
     words = ("profile", str(tmp_path / "logs"), "--no-xprof", "-q")
     which = (
         "read was plugins/profile/2026_11_22_10_00_00, the newest of 2 runs; give the folder of "
@@ -109,20 +98,15 @@ def test_json_is_valid_and_goes_where_it_is_told(advisor, tmp_path):
 
 def test_copies_by_way_of_the_host_are_in_every_format(advisor, tmp_path):
     details = {"memcpy_details": "size:4000", "edge_name": "edge_7_relu"}
-    path = tmp_path / "p.xplane.pb"
-    planes = []
-    for gpu, name, at in ((0, "MemcpyD2H", 10), (1, "MemcpyH2D", 20)):
-        copy = Event(name=name, start_ns=at, duration_ns=10, stats=details)
-        lines = (Line(name="Stream #14(Memcpy)", id=14, events=(copy,)),)
-        planes.append(Plane(name=f"/device:GPU:{gpu}", lines=lines))
-    write_planes(path, planes)
-    text = advisor("profile", str(path), "--no-xprof", "-q").out
-    words = [line.split() for line in text.splitlines()]
-    assert ["GPU:0", "→", "GPU:1", "1", "4.00", "kB"] in words
-    assert sum(row[-1:] == ["DtoH]"] for row in words) == 1
-    markdown = advisor("profile", str(path), "--no-xprof", "-q", "--format", "markdown").out
-    assert "## By way of the host" in markdown
-    content = told(advisor("profile", str(path), "--no-xprof", "-q", "--json"), "profile")
+    copies = (event("MemcpyD2H", 10, 20, **details), event("MemcpyH2D", 20, 30, **details))
+    lines = [Line(name="Stream #14(Memcpy)", id=14, events=(copy,)) for copy in copies]
+    path = write(tmp_path / "p.xplane.pb", *(gpu(i, line) for i, line in enumerate(lines)))
+    words = ("profile", str(path), "--no-xprof", "-q")
+    rows = [line.split() for line in advisor(*words).out.splitlines()]
+    assert ["GPU:0", "→", "GPU:1", "1", "4.00", "kB"] in rows
+    assert sum(row[-1:] == ["DtoH]"] for row in rows) == 1
+    assert "## By way of the host" in advisor(*words, "--format", "markdown").out
+    content = told(advisor(*words, "--json"), "profile")
     assert content["by_host"] == [
         {"source": "GPU:0", "target": "GPU:1", "count": 1, "of_unknown_size": 0, "size_bytes": 4000}
     ]
@@ -141,8 +125,7 @@ def test_a_graph_file_says_whose_tensors_they_are(advisor, tmp_path):
 
 
 def test_the_json_has_every_format_that_is_read():
-    kinds = get_type_hints(Profile)
-    assert set(get_args(kinds["format"])) == set(FileFormat)
+    assert set(get_args(get_type_hints(Profile)["format"])) == set(FileFormat)
 
 
 def test_markdown_and_json_show_names_as_they_are(advisor, tmp_path):
@@ -166,12 +149,8 @@ def test_the_real_trace_computes_on_two_of_eight_gpus(advisor):
     busy = [d["name"] for d in content["devices"] if d["in_all"]["compute_ns"]]
     assert busy == ["GPU:4", "GPU:6"]
     counts = {(r["source"], r["target"]): r["count"] for r in content["routes"]}
-    assert counts == {
-        ("GPU:4", "host"): 12,
-        ("GPU:6", "host"): 12,
-        ("host", "GPU:1"): 19,
-        ("host", "GPU:4"): 82,
-        ("host", "GPU:6"): 101,
-    }
+    to_host = {("GPU:4", "host"): 12, ("GPU:6", "host"): 12}
+    from_host = {("host", "GPU:1"): 19, ("host", "GPU:4"): 82, ("host", "GPU:6"): 101}
+    assert counts == to_host | from_host
     assert content["xprof"]["compute_ns"] == pytest.approx(14.9e6, rel=0.01)
     assert content["unclassified_share"] == 0

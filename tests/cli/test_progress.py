@@ -33,16 +33,9 @@ def now(monkeypatch):
 
 
 @contextmanager
-def watching(stream, *, quiet=False):
-    with mock.patch.object(sys, "stderr", stream), progress(quiet=quiet) as watcher:
+def watching(stream):
+    with mock.patch.object(sys, "stderr", stream), progress(quiet=False) as watcher:
         yield watcher
-
-
-def test_quiet_says_nothing(terminal):
-    with watching(terminal, quiet=True) as watcher:
-        watcher.working("timing", 0, 3)
-        watcher.note("model.py: model")
-    assert terminal.getvalue() == ""
 
 
 def test_a_terminal_shows_how_far_it_is_and_how_long_it_takes_and_notes_stay(terminal, now):

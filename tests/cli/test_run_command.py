@@ -89,10 +89,8 @@ def test_a_script_that_is_to_stay_as_it_is_runs_as_under_python(plain, run):
     ran = run("train.py", "--", "--trial", "a b")
     assert ran.code == 3
     assert ran.out == "['--trial', 'a b'] __main__ train.py True\n"
-    assert ran.err.splitlines() == [
-        f"advisor: trains as it is: {TOWERS}; --candidate NAME splits it all the same",
-        "to stderr",
-    ]
+    said = f"advisor: trains as it is: {TOWERS}; --candidate NAME splits it all the same"
+    assert ran.err.splitlines() == [said, "to stderr"]
 
 
 @pytest.mark.parametrize(
@@ -131,9 +129,7 @@ def test_what_cannot_be_run_is_said_in_one_error(tmp_path, monkeypatch, plain):
     assert "as a script, not build of it" in error_of("analyze", "train.py:build", "--apply")[0]
 
 
-def test_a_script_trains_to_its_end_with_the_split_and_the_analysis_keeps_what_it_brought(
-    tmp_path, split, run
-):
+def test_a_script_trains_with_a_split_and_the_analysis_keeps_what_it_brought(tmp_path, split, run):
     split(
         _TRAINS + "for i in range(200): loss = step(np.full((2, 4), i % 7, 'float32'))\n"
         "print(f'{float(loss):.5g}', float(tf.reduce_sum(right)))\n"
@@ -151,8 +147,7 @@ def test_a_script_trains_to_its_end_with_the_split_and_the_analysis_keeps_what_i
     jsonschema.validate(document, load_schema("analysis"))
     assert document["training"]["candidate"] == "alternating-ops"
     assert document["training"]["placed_steps"] > 100
-    shown = run_here("show", str(path.parent))
-    assert "your training: " in shown.out
+    assert "your training: " in run_here("show", str(path.parent)).out
 
 
 _MIRRORED = """

@@ -1,7 +1,7 @@
 """`advisor search`, from files alone."""
 
 import pytest
-from cli_answers import refusal, told
+from cli_answers import error_of, told
 from command_runs import run_here
 from layer_models import model
 
@@ -21,10 +21,6 @@ def here(tmp_path, monkeypatch):
 
 def searched(*words):
     return told(run_here("search", GRAPH, *words, "--json"), "search")
-
-
-def refused(*words):
-    return refusal(run_here("search", *words))
 
 
 def test_the_best_placement_of_a_graph_is_told_in_whole_ns_and_words():
@@ -55,10 +51,10 @@ def test_hardware_seed_and_effort_are_taken_and_told():
 
 
 def test_what_cannot_be_searched_is_refused(here):
-    error = refused(GRAPH, "--devices", "2", "--hardware", "2xT4")
+    error, *_ = error_of("search", GRAPH, "--devices", "2", "--hardware", "2xT4")
     assert "cannot be used together" in error
-    assert "cannot be read" in refused("nowhere.json")
+    assert "cannot be read" in error_of("search", "nowhere.json")[0]
     (here / "half.gz").write_bytes(b"\x1f\x8b\x08")
-    assert "cut off before its end" in refused("half.gz")
+    assert "cut off before its end" in error_of("search", "half.gz")[0]
     OpGraph([], []).save("empty.graph.json.gz")
-    assert "nothing in it can be placed" in refused("empty.graph.json.gz")
+    assert "nothing in it can be placed" in error_of("search", "empty.graph.json.gz")[0]

@@ -27,11 +27,6 @@ def written(folder, analysis, *, at=0):
     return folder
 
 
-def of_model(path):
-    plain = sample_analysis.sample()
-    return replace(plain, model=replace(plain.model, path=path))
-
-
 def quick():
     plain = sample_analysis.unmeasured()
     return replace(plain, options=replace(plain.options, run=False, quick=True))
@@ -77,21 +72,14 @@ def test_what_a_quick_analysis_has_not_is_said_with_what_to_type(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "advisor-out" / "net-quick", quick())
     folder = "advisor-out/net-quick"
-    hint = (
-        f"advisor: hint: advisor show {folder} prints it; `advisor analyze MODEL` without --quick "
-        "writes all of it, pictures too"
-    )
-    assert error_of("view") == [
-        f"advisor: error: {folder}: text alone, as quick analyses are: nothing to look at in "
-        "TensorBoard",
-        hint,
-    ]
-    assert error_of("view", folder) == error_of("view")
-    assert error_of("report", folder) == [
-        f"advisor: error: {folder}: text alone, as quick analyses are: no pictures, and so no "
-        "report.html",
-        hint,
-    ]
+    hint = f"advisor: hint: advisor show {folder} prints it; `advisor analyze MODEL` without"
+    for words, shown in (
+        (["view"], "nothing to look at in TensorBoard"),
+        (["view", folder], "nothing to look at in TensorBoard"),
+        (["report", folder], "no pictures, and so no report.html"),
+    ):
+        error = f"advisor: error: {folder}: text alone, as quick analyses are: {shown}"
+        assert error_of(*words) == [error, f"{hint} --quick writes all of it, pictures too"]
 
 
 def test_verbose_prints_all_of_it_and_colour_is_shown_where_it_is_asked_for(tmp_path, monkeypatch):
@@ -135,8 +123,10 @@ def test_a_foreign_file_drives_neither_a_terminal_nor_a_ci_system(tmp_path):
 
 
 def test_two_analyses_are_compared_and_another_verdict_is_no_failure(tmp_path):
-    before = written(tmp_path / "before", sample_analysis.sample())
-    after = written(tmp_path / "after", of_model("other.py"))
+    plain = sample_analysis.sample()
+    before = written(tmp_path / "before", plain)
+    other = replace(plain, model=replace(plain.model, path="other.py"))
+    after = written(tmp_path / "after", other)
     ran = run_here("diff", str(before), str(after))
     assert (ran.code, ran.err) == (0, "")
     assert "graph     file: sample_models/deepconn.py → other.py\n" in ran.out

@@ -1,25 +1,19 @@
-"""The command as a process of its own: how it ends, and what it shares with others."""
+"""The command as a process of its own, a worker too: how it ends, what it shares with others."""
 
 import json
 import os
+import pty
 import signal
 import subprocess
+import sys
 import time
 from contextlib import contextmanager
 
 import pytest
-from command_runs import (
-    ENDS_WITHIN_S,
-    LAUNCH,
-    LAUNCH_BRIEF,
-    Command,
-    Ran,
-    few_rounds,
-    run_here,
-    wait_until,
-)
+from command_runs import ENDS_WITHIN_S, LAUNCH, LAUNCH_BRIEF, Command, Ran, run_here, wait_until
 
 from placement_advisor.cli import app
+from placement_advisor.remote_hosts import conversation
 
 # The user's code prints in every way there is.
 TALKATIVE = """
@@ -138,16 +132,13 @@ def test_a_command_killed_between_steps_of_workers_leaves_no_process(analyze, tm
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_two_runs_at_once_do_not_disturb_each_other_and_say_nothing_but_what_they_do(
-    advisor, two_towers, tmp_path, monkeypatch
-):
+def test_two_runs_at_once_do_not_disturb_each_other(advisor, two_towers, tmp_path, monkeypatch):
     (tmp_path / "talkative.py").write_text(TALKATIVE + two_towers.read_text())
     monkeypatch.chdir(tmp_path)
     words, temp = ("analyze", "talkative.py", *FEW), tmp_path / "a"
     with Command(*words, "--json", temp=temp, cwd=tmp_path, launch=LAUNCH_BRIEF) as other:
         other.wait_for_line("running talkative.py")
-        with few_rounds():
-            quiet = advisor(*words, "--quiet", "-o", "other")
+        quiet = advisor(*words, "--quiet", "-o", "other")
         told = other.wait()
         assert other.processes_left() == []
     assert [*temp.iterdir()] == []
@@ -170,3 +161,46 @@ def test_an_interruption_of_which_compiled_code_makes_another_error_is_one(monke
 
     monkeypatch.setattr(app, "app", read_a_profile)
     assert run_here() == Ran(code=130, out="", err="advisor: interrupted\n")
+
+
+WORKER = [sys.executable, "-c", LAUNCH, "worker", "--stdio"]
+
+
+def test_a_worker_that_nobody_speaks_to_says_so_and_ends_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    ran = subprocess.run(WORKER, input=b"", capture_output=True, check=False)
+    assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == []
+    assert ran.returncode == 2
+    assert b"error: no command has asked for this worker: the connection ended" in ran.stderr
+
+
+def test_on_its_output_a_worker_speaks_in_frames_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    pipe = subprocess.PIPE
+    with subprocess.Popen(WORKER, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        asked = conversation.framed(conversation.encode(("open", "erika")))
+        process.stdin.write(conversation.COMMAND_MARK + asked)
+        process.stdin.flush()
+        reader, heard = conversation.FrameReader(conversation.WORKER_MARK), []
+        while len(heard) < 2:
+            heard += map(conversation.decode, reader.feed(os.read(process.stdout.fileno(), 65_536)))
+        process.stdin.close()
+        assert process.stdout.read() in (b"", conversation.HEARTBEAT)
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+    assert reader.skipped == ""
+    assert [message[0] for message in heard] == ["versions", "opened"]
+
+
+def test_it_takes_no_orders_from_a_terminal_or_without_being_told_where_from():
+    ours, theirs = pty.openpty()
+    for words, stdin in ((WORKER, theirs), (WORKER[:-1], subprocess.DEVNULL)):
+        ran = subprocess.run(words, stdin=stdin, capture_output=True, check=False, timeout=600)
+        assert ran.returncode == 2
+        assert ran.stdout == b""
+        assert b"error: worker: no command gives orders here" in ran.stderr
+    for end in (ours, theirs):
+        os.close(end)

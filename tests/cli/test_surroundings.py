@@ -24,11 +24,7 @@ def step(x):
     return x @ weights
 inputs = (tf.ones((4, 300)),)
 """
-
-
 STRANGER = ("unshare", "--user", "--map-user=12345", "--map-group=12345")
-MOUNTS = ("unshare", "--mount")
-
 needs_stranger = needs(*STRANGER)
 
 
@@ -85,8 +81,7 @@ def test_what_is_closed_is_no_place_for_a_file(folder):
         "from placement_advisor.cli.console import open_streams; open_streams(); "
         "file = open('written', 'w'); print(file.fileno(), file=file)"
     )
-    ran = in_shell(folder, f"'{sys.executable}' -c \"{code}\" <&- >&- 2>&-")
-    assert ran.returncode == 0
+    assert in_shell(folder, f"'{sys.executable}' -c \"{code}\" <&- >&- 2>&-").returncode == 0
     assert int((folder / "written").read_text()) > 2
 
 
@@ -195,19 +190,17 @@ def test_a_user_without_a_name_and_a_home_is_served(folder, words):
 def test_a_folder_that_cannot_be_entered_holds_no_settings(tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o000)
-    ran = run(STRANGER, "check", cwd=closed)
-    assert ran.code == 2
-    assert ran.err.startswith("advisor: error: no pyproject.toml in ")
+    error = refusal(run(STRANGER, "check", cwd=closed))
+    assert error.startswith("advisor: error: no pyproject.toml in ")
 
 
 @needs_mounts
 def test_without_a_place_for_temporary_files_that_is_said():
     read_only = 'for d in /tmp /var/tmp; do mount --bind -o ro $d $d; done; exec "$@"'
-    within = (*MOUNTS, "sh", "-c", read_only, "-")
+    within = ("unshare", "--mount", "sh", "-c", read_only, "-")
     nowhere = {"HOME": "/proc/none", "TMPDIR": "/proc/none"}
     ran = run(within, "calibrate", "--testbed", "logical-cpus", cwd="/proc", **nowhere)
-    assert ran.code == 2
-    error, hint = ran.err.splitlines()
+    error, hint = refusal(ran).splitlines()
     assert error.startswith("advisor: error: temporary files cannot be written anywhere: ")
     assert hint.endswith("with TMPDIR")
 

@@ -21,14 +21,6 @@ def analysis(tmp_path):
     return tmp_path / "advisor-out"
 
 
-@pytest.fixture
-def taken_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        yield taken.getsockname()[1]
-
-
 def asked_for(address, host):
     """Return what is answered to a request that names a host."""
     request = urllib.request.Request(f"{address}data/plugins_listing", headers={"Host": host})
@@ -49,9 +41,12 @@ def test_a_folder_without_an_analysis_is_refused(tmp_path, monkeypatch):
     assert error_of("view", str(tmp_path))[0] == f"advisor: error: {tmp_path}: holds no analysis"
 
 
-def test_where_tensorboard_cannot_listen_is_named(analysis, taken_port):
-    assert error_of("view", str(analysis), "--port", str(taken_port))[-2:] == [
-        f"advisor: error: cannot listen on port {taken_port} of 127.0.0.1: Address already in use",
+def test_where_tensorboard_cannot_listen_is_named(analysis):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = error_of("view", str(analysis), "--port", str(port))
+    assert said[-2:] == [
+        f"advisor: error: cannot listen on port {port} of 127.0.0.1: Address already in use",
         "advisor: hint: choose another one with --port; 0 takes any that is free",
     ]
     error = error_of("view", str(analysis), "--host", "192.0.2.1")[-2]
@@ -72,9 +67,7 @@ def test_a_tensorboard_that_does_not_start_is_quoted(analysis, tmp_path, monkeyp
     assert error[-1].startswith("advisor: hint: see whether it does alone: ")
 
 
-def test_the_default_folder_is_served_on_this_machine_alone_until_ctrl_c(
-    analysis, checkout, tmp_path
-):
+def test_the_default_folder_is_served_to_this_machine_until_ctrl_c(analysis, checkout, tmp_path):
     quick = analysis.rename(checkout / "advisor-out") / "quick" / "analysis.json"
     quick.parent.mkdir()
     quick.write_text("{}")
@@ -91,8 +84,7 @@ def test_the_default_folder_is_served_on_this_machine_alone_until_ctrl_c(
         assert asked_for(address, f"rebound.example:{port}") == 403
         assert asked_for(address, f"localhost:{port}") == 200
         command.process.send_signal(2)
-        ran = command.wait()
-        assert ran.code == 0
+        assert command.wait().code == 0
         assert command.processes_left() == []
         with pytest.raises(urllib.error.URLError):
             urllib.request.urlopen(address)

@@ -9,34 +9,17 @@ import pytest
 from annotated_types import Ge, Le
 from pydantic import Field
 
-from placement_advisor.files.contract import (
-    CLOSED,
-    STRICT,
-    ByName,
-    Count,
-    Ns,
-    Ratio,
-    Rows,
-    Share,
-    Text,
-    Version,
-    What,
-    like,
-    plain,
-    value_from,
-    value_in,
-    value_of,
-)
+from placement_advisor.files import contract
 from placement_advisor.files.untrusted import MisfitError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    import_: Count
-    share: Share
-    ci95: tuple[Ratio, Ratio]
-    compute_ns: ByName[Ns]
-    line: Count | None = None
+    import_: contract.Count
+    share: contract.Share
+    ci95: tuple[contract.Ratio, contract.Ratio]
+    compute_ns: contract.ByName[contract.Ns]
+    line: contract.Count | None = None
 
     def __post_init__(self):
         if self.ci95[0] > self.ci95[1]:
@@ -45,12 +28,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    __pydantic_config__: ClassVar = STRICT
+    __pydantic_config__: ClassVar = contract.STRICT
 
     schema_version: Annotated[int, Ge(1), Le(3)]
-    rows: Rows[Row]
+    rows: contract.Rows[Row]
     basis: Literal["measured", "simulated"] | None
-    name: Text
+    name: contract.Text
     is_quick: bool
 
 
@@ -59,16 +42,16 @@ SOUND = Document(schema_version=2, rows=(ROW,), basis=None, name="naïve", is_qu
 
 
 def read(document):
-    return value_of(Document, json.dumps(document).encode())
+    return contract.value_of(Document, json.dumps(document).encode())
 
 
 def test_what_is_written_is_read_back_with_its_keys_and_without_what_may_be_absent():
-    written = plain(SOUND)
+    written = contract.plain(SOUND)
     assert list(written["rows"][0]) == ["import", "share", "ci95", "compute_ns"]
     assert written["basis"] is None
     assert read(written) == SOUND
     assert read({**written, "of a newer version": 1}) == SOUND
-    assert like(Row, ROW, line=4) == replace(ROW, line=4)
+    assert contract.like(Row, ROW, line=4) == replace(ROW, line=4)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +85,7 @@ def test_what_is_written_is_read_back_with_its_keys_and_without_what_may_be_abse
     ],
 )
 def test_what_is_wrong_first_is_said_with_its_place(path, value, says):
-    document = {"whole": plain(SOUND)}
+    document = {"whole": contract.plain(SOUND)}
     inner = document
     for step in ("whole", *path)[:-1]:
         inner = inner[step]
@@ -125,29 +108,31 @@ def test_what_is_wrong_first_is_said_with_its_place(path, value, says):
 )
 def test_what_is_no_json_is_refused(text, says):
     with pytest.raises(MisfitError) as caught:
-        value_of(Document, text)
+        contract.value_of(Document, text)
     assert str(caught.value).startswith(says)
 
 
 def test_a_million_wrong_rows_are_one_error():
-    document = plain(SOUND) | {"rows": [0] * 1_000_000}
+    document = contract.plain(SOUND) | {"rows": [0] * 1_000_000}
     with pytest.raises(MisfitError, match=r"^rows\[0\]: 0 is not an object$"):
         read(document)
 
 
 class Point(NamedTuple):
-    size_bytes: Count
-    time_ns: Annotated[Ns, What("a time from 0 to 2^60")] = 0
+    size_bytes: contract.Count
+    time_ns: Annotated[contract.Ns, contract.What("a time from 0 to 2^60")] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    __pydantic_config__: ClassVar = CLOSED
+    __pydantic_config__: ClassVar = contract.CLOSED
 
-    schema_version: Annotated[Version, Le(1)] = 1
-    path: Annotated[Text, Field(alias="from")]
-    curve: Rows[Point] = ()
-    sizes: Annotated[Count | Rows[Count], What("a size or a list of sizes")] = 0
+    schema_version: Annotated[contract.Version, Le(1)] = 1
+    path: Annotated[contract.Text, Field(alias="from")]
+    curve: contract.Rows[Point] = ()
+    sizes: Annotated[
+        contract.Count | contract.Rows[contract.Count], contract.What("a size or a list of sizes")
+    ] = 0
 
 
 @pytest.mark.parametrize(
@@ -173,16 +158,16 @@ class Settings:
 )
 def test_what_people_have_mistaken_is_said_with_what_it_should_be(document, says):
     with pytest.raises(MisfitError) as caught:
-        value_in(Settings, document)
+        contract.value_in(Settings, document)
     assert str(caught.value).startswith(says)
 
 
 def test_settings_have_lists_where_a_contract_has_tuples_and_fewer_values():
-    found = value_in(Settings, {"from": "a", "curve": [[1, 2], [3]]})
+    found = contract.value_in(Settings, {"from": "a", "curve": [[1, 2], [3]]})
     assert found == Settings(path="a", curve=(Point(1, 2), Point(3)))
-    assert value_in(Settings, {"from": "a", "sizes": [1, 2]}).sizes == (1, 2)
+    assert contract.value_in(Settings, {"from": "a", "sizes": [1, 2]}).sizes == (1, 2)
     with pytest.raises(MisfitError, match="more than 1 million values"):
-        value_of(Settings, b'{"more": [' + b"1," * 1_000_001 + b"1]}")
+        contract.value_of(Settings, b'{"more": [' + b"1," * 1_000_001 + b"1]}")
 
 
 @pytest.mark.parametrize(
@@ -197,5 +182,5 @@ def test_settings_have_lists_where_a_contract_has_tuples_and_fewer_values():
 )
 def test_rows_of_a_parsed_document_are_refused_with_the_place(value, says):
     with pytest.raises(MisfitError) as caught:
-        value_from(Rows[Point], value)
+        contract.value_from(contract.Rows[Point], value)
     assert str(caught.value).startswith(says)

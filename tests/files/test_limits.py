@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from placed_steps import PlacedStep, diamond, edge, op, pair, place, price
+from placed_steps import diamond, edge, op, pair, price, wired
 
 from placement_advisor import api
 from placement_advisor.errors import AdvisorError
@@ -21,12 +21,8 @@ HUGE = 2**63 - 1
 
 
 def two_ops(size_bytes, time_ns=10, **cluster):
-    return PlacedStep(
-        graph=OpGraph([op("one", size_bytes), op("two", 4)], [edge("one", "two", size_bytes)]),
-        placement=place({"one": "a", "two": "b"}),
-        costs=price({"one": time_ns, "two": 10}),
-        cluster=pair(**cluster),
-    )
+    ops = {"one": ("a", time_ns, size_bytes), "two": ("b", 10, 4)}
+    return wired(ops, "one -> two", pair(**cluster))
 
 
 @pytest.mark.parametrize("size_bytes", [MAX_BYTES + 1, HUGE, 2**64, -1])

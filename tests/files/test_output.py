@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import stat
 import subprocess
 import sys
@@ -35,10 +34,8 @@ def test_the_file_is_there_at_the_end_for_all_to_read_and_nothing_else(tmp_path)
 
 def test_an_existing_file_is_replaced_but_not_before_the_new_one_is_complete(tmp_path):
     (tmp_path / "out").write_text("old")
-    with (
-        pytest.raises(ZeroDivisionError),
-        output_file(tmp_path / "out", option="-o", read=ELSEWHERE) as put,
-    ):
+    out = output_file(tmp_path / "out", option="-o", read=ELSEWHERE)
+    with pytest.raises(ZeroDivisionError), out as put:
         put(lambda place: place.write_text(f"half {1 / 0}"))
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("out", "old")]
     write_file(tmp_path / "out", "new")
@@ -56,10 +53,8 @@ def test_an_existing_file_is_replaced_but_not_before_the_new_one_is_complete(tmp
 def test_a_place_that_cannot_be_written_is_refused_before_any_work(name, message, tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
-    with (
-        pytest.raises(AdvisorError, match=message) as error,
-        output_file(tmp_path / name, option="-o", read=ELSEWHERE),
-    ):
+    out = output_file(tmp_path / name, option="-o", read=ELSEWHERE)
+    with pytest.raises(AdvisorError, match=message) as error, out:
         pytest.fail("work was done")
     assert error.value.message.startswith(f"{tmp_path / name}: cannot be written: ")
     assert error.value.hint == "choose another file with -o"
@@ -71,9 +66,7 @@ def test_what_is_read_or_a_device_is_not_overwritten(tmp_path):
     (tmp_path / "model.py").write_text("model")
     (tmp_path / "link").symlink_to("model.py")
     for name in ("model.py", "link"):
-        with pytest.raises(
-            AdvisorError, match="is an input of this command and is not overwritten"
-        ):
+        with pytest.raises(AdvisorError, match="an input of this command and is not overwritten"):
             write_file(tmp_path / name, "new", read=tmp_path / "model.py")
     assert (tmp_path / "model.py").read_text() == "model"
 
@@ -82,10 +75,8 @@ def test_a_disk_that_fills_up_is_named_with_the_file(tmp_path):
     def full(_):
         raise OSError(28, "No space left on device")
 
-    with (
-        pytest.raises(AdvisorError, match="out: cannot be written: No space left"),
-        output_file(tmp_path / "out", option="-o", read=ELSEWHERE) as put,
-    ):
+    out = output_file(tmp_path / "out", option="-o", read=ELSEWHERE)
+    with pytest.raises(AdvisorError, match="out: cannot be written: No space left"), out as put:
         put(full)
     assert list(tmp_path.iterdir()) == []
 
@@ -154,9 +145,7 @@ def test_what_a_killed_analysis_left_is_no_reason_to_refuse_and_other_content_is
 
 @pytest.mark.parametrize("number", range(1, 6))
 @pytest.mark.parametrize("is_done", [False, True])
-def test_an_interruption_while_the_content_is_moved_leaves_all_as_it_was(
-    tmp_path, monkeypatch, number, is_done
-):
+def test_an_interruption_of_the_move_leaves_all_as_it_was(tmp_path, monkeypatch, number, is_done):
     """Three entries of the first go and two of the second come; one of these is interrupted."""
     write(tmp_path, version="first")
     (tmp_path / "report.md").write_text("of the first")
@@ -199,10 +188,8 @@ def test_a_disk_that_fills_up_is_one_error(tmp_path):
     command = ["unshare", "--mount", "sh", "-c", f'{full} && exec "$@"', "-"]
     done = run_program(*command, sys.executable, "-c", FULL, str(tmp_path))
     assert done.stderr == ""
-    assert done.stdout.splitlines() == [
-        f"{tmp_path}/out: cannot be written: No space left on device",
-        "['a']",
-    ]
+    full = f"{tmp_path}/out: cannot be written: No space left on device"
+    assert done.stdout.splitlines() == [full, "['a']"]
 
 
 def test_an_output_that_vanishes_is_one_error_and_others_are_no_matter_of_the_folder(tmp_path):
@@ -255,11 +242,6 @@ def owner(tmp_path):
         process.kill()
 
 
-def end(owner):
-    owner.send_signal(signal.SIGKILL)
-    owner.wait()
-
-
 def test_a_folder_is_gone_after_the_block_and_one_that_no_lock_file_tells_of_stays(tmp_path):
     with own_folder(tmp_path) as folder:
         (folder / "half").write_text("written")
@@ -273,14 +255,13 @@ def test_a_folder_is_gone_after_the_block_and_one_that_no_lock_file_tells_of_sta
     assert (tmp_path / ".advisor-old").exists()
 
 
-def test_the_folder_of_a_process_stays_while_it_runs_and_goes_with_the_next_when_it_was_killed(
-    tmp_path, owner
-):
+def test_the_folder_of_a_process_stays_while_it_runs_and_goes_once_it_was_killed(tmp_path, owner):
     (theirs,) = tmp_path.iterdir()
     assert not is_left_behind(theirs)
     with own_folder(tmp_path):
         assert (theirs / "half").exists()
-    end(owner)
+    owner.kill()
+    owner.wait()
     assert is_left_behind(theirs)
     with own_folder(tmp_path) as folder:
         assert list(tmp_path.iterdir()) == [folder]

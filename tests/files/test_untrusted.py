@@ -9,19 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from placement_advisor.files import untrusted
-from placement_advisor.files.untrusted import (
-    MAX_TOML_BYTES,
-    MisfitError,
-    line_of,
-    mapped,
-    parse_toml,
-    read_plain,
-)
-
-READERS = [lambda path: read_plain(path, 5), mapped]
 
 
-@pytest.fixture(params=READERS, ids=["content", "mapped"])
+@pytest.fixture(params=[lambda path: untrusted.read_plain(path, 5), untrusted.mapped])
 def read(request):
     """Reads a file, whole or mapped."""
     return lambda path: bytes(request.param(path))
@@ -115,19 +105,19 @@ deep = 9
     ],
 )
 def test_a_place_has_the_line_where_it_is_written(place, line):
-    parse_toml(TEXT)
-    assert line_of(TEXT, place) == line
+    untrusted.parse_toml(TEXT)
+    assert untrusted.line_of(TEXT, place) == line
 
 
 def test_lines_of_windows_and_of_lists_are_counted_alike():
-    assert line_of(TEXT.replace(b"\n", b"\r\n"), "links[1].latency_ns") == 15
+    assert untrusted.line_of(TEXT.replace(b"\n", b"\r\n"), "links[1].latency_ns") == 15
     data = b"a = 1\nlinks = [\n  {latency_ns = 1},\n]\n"
-    assert line_of(data, "links[0].latency_ns") == 2
+    assert untrusted.line_of(data, "links[0].latency_ns") == 2
 
 
 def misfit(data):
-    with pytest.raises(MisfitError) as caught:
-        parse_toml(data)
+    with pytest.raises(untrusted.MisfitError) as caught:
+        untrusted.parse_toml(data)
     return str(caught.value)
 
 
@@ -136,11 +126,10 @@ def test_what_is_no_toml_is_refused_with_its_line_and_at_once():
     assert misfit(b"a = 1\nb = [\n").startswith("line 3: not valid TOML: ")
     assert misfit(b"a = 1\n\nb = '\xff'").startswith("not valid TOML: 'utf-8' codec can't decode")
     assert misfit(b"a = 2024-02-31\n").startswith("line 1: not valid TOML: ")
-    assert misfit(b"a = " + b"[" * 900 + b"\n" + b"[" * 900).startswith(
-        "not valid TOML: maximum recursion depth"
-    )
+    deep = b"a = " + b"[" * 900 + b"\n" + b"[" * 900
+    assert misfit(deep).startswith("not valid TOML: maximum recursion depth")
     started = time.process_time()
-    assert misfit(b"#" * (MAX_TOML_BYTES + 1)) == "more than 4 MB"
+    assert misfit(b"#" * (untrusted.MAX_TOML_BYTES + 1)) == "more than 4 MB"
     assert misfit(b"a = 1\nb" + b".b" * 1_000_000) == "line 2: more than 1,000 characters"
     assert time.process_time() - started < 1
 
@@ -151,8 +140,8 @@ def test_what_is_no_toml_is_refused_with_its_line_and_at_once():
 @example(b'"""\\"""')
 def test_any_bytes_are_a_document_or_one_misfit(data):
     try:
-        parse_toml(data)
-    except MisfitError:
+        untrusted.parse_toml(data)
+    except untrusted.MisfitError:
         return
-    line = line_of(data, "a")
+    line = untrusted.line_of(data, "a")
     assert line is None or 1 <= line <= data.count(b"\n") + 1

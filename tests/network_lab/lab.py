@@ -80,21 +80,13 @@ class Lab:
         Raises:
             subprocess.CalledProcessError: it failed; what it said stands in the error.
         """
-        done = subprocess.run(
-            [self.launcher, host, *command],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=time_limit_s,
-            check=False,
-        )
-        if done.returncode:
-            error = subprocess.CalledProcessError(
-                done.returncode, done.args, done.stdout, done.stderr
-            )
-            error.add_note(done.stderr)
-            raise error
-        return done.stdout
+        how = {"capture_output": True, "text": True, "timeout": time_limit_s, "check": False}
+        done = subprocess.run([self.launcher, host, *command], input=stdin, **how)
+        if done.returncode == 0:
+            return done.stdout
+        error = subprocess.CalledProcessError(done.returncode, done.args, done.stdout, done.stderr)
+        error.add_note(done.stderr)
+        raise error
 
     def unplug(self, host):
         """Pull the cable of a host out of the switch."""
@@ -127,10 +119,8 @@ class Lab:
             lines.append(f"link set {host} up")
         self.call(_SWITCH, ["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
         for host in self.hosts:
-            lines = [
-                f"address add {self.address(host)}/24 dev {_INTERFACE}",
-                f"link set {_INTERFACE} up",
-            ]
+            up = f"link set {_INTERFACE} up"
+            lines = [f"address add {self.address(host)}/24 dev {_INTERFACE}", up]
             self.call(host, ["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
 
     def shape(self, rate_bit_per_s):

@@ -132,10 +132,8 @@ class UserSpace:
             script = f"echo {_READY}; exec cat"
             made = ("unshare", "--user", "--map-root-user", "--uts")
             self._keeper = Keeper([*made, "sh", "-c", script])
-            self._inside = (
-                *("nsenter", "--target", str(self._keeper.pid)),
-                *("--user", "--preserve-credentials"),
-            )
+            target = str(self._keeper.pid)
+            self._inside = ("nsenter", "--target", target, "--user", "--preserve-credentials")
 
     def keeper(self, name, names_file):
         """Make namespaces for a host of that name; the file has the addresses of all names.

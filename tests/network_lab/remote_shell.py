@@ -47,13 +47,8 @@ def _run(connection):
             line += connection.recv(1)  # What follows is the command's to read.
         name, *words = json.loads(line)
         program = _COMMAND if name == _OURS else (shutil.which(name) or name,)
-        subprocess.run(
-            [*program, *words],
-            stdin=connection,
-            stdout=connection,
-            start_new_session=True,
-            check=False,
-        )
+        streams = {"stdin": connection, "stdout": connection}
+        subprocess.run([*program, *words], **streams, start_new_session=True, check=False)
         with contextlib.suppress(OSError):  # Its other end may be gone.
             connection.shutdown(socket.SHUT_RDWR)
 

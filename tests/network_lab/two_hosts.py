@@ -46,16 +46,14 @@ class TwoHosts:
         """Start Python on the first host, on its core, with options of `subprocess.Popen`."""
         pinned = ("taskset", "-c", str(self._core), sys.executable)
         here, *_ = self.network.hosts
-        return self.network.run(
-            here, [*pinned, *arguments], env=self._environment, text=True, **options
-        )
+        words = [*pinned, *arguments]
+        return self.network.run(here, words, env=self._environment, text=True, **options)
 
     def running(self, *hosts):
         """Return what runs on some hosts, on both if none is named, but for what serves logins."""
         found = {}
-        for pid in (
-            pid for host in hosts or self.network.hosts[:2] for pid in self.network.processes(host)
-        ):
+        hosts = hosts or self.network.hosts[:2]
+        for pid in (pid for host in hosts for pid in self.network.processes(host)):
             with contextlib.suppress(psutil.Error):
                 process = psutil.Process(pid)
                 words = process.cmdline()

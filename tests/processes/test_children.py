@@ -3,10 +3,12 @@ import math
 import operator
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -87,14 +89,10 @@ def test_threads_that_start_children_leave_the_environment_as_it_was():
             first_is_in.set()
             time.sleep(lasts_s)
 
-    threads = [
-        threading.Thread(target=start, args=(None,), kwargs={"lasts_s": 0.1}),
-        threading.Thread(target=start, args=(first_is_in,), kwargs={"lasts_s": 0.2}),
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(start, None, lasts_s=0.1)
+        second = pool.submit(start, first_is_in, lasts_s=0.2)
+    assert (first.result(), second.result()) == (None, None)
     assert dict(os.environ) == before
 
 
@@ -141,9 +139,7 @@ def test_where_a_child_was_is_waited_for_on_a_busy_machine(child):
 @pytest.mark.parametrize(
     ("lasts_s", "limit_s", "how"), [(1.5, 60.0, "exited with status 3"), (60, 0.2, "hung up")]
 )
-def test_a_child_that_hangs_up_before_it_ends_has_the_status_with_which_it_ends(
-    child, monkeypatch, lasts_s, limit_s, how
-):
+def test_a_child_that_hangs_up_has_the_status_of_its_end(child, monkeypatch, lasts_s, limit_s, how):
     monkeypatch.setattr(children, "_EXIT_LIMIT_S", limit_s)
     hang_up = "import os, time; os.closerange(3, 1_000); time.sleep({}); os._exit(3)"
     assert child.call(exec, hang_up.format(lasts_s)).message == f"loader {how}"
@@ -153,8 +149,7 @@ def test_a_call_that_needs_another_child_ends_when_that_one_dies(fork):
     client, worker = fork("client"), fork("worker:1")
     begun = client.start(time.sleep, 60)
     os.kill(worker.pid, signal.SIGKILL)
-    failure = begun.wait(watch=(worker,))
-    assert failure.message == "worker:1 was killed by SIGKILL"
+    assert begun.wait(watch=(worker,)).message == "worker:1 was killed by SIGKILL"
 
 
 def test_a_child_that_lives_has_no_failure_and_one_that_died_has_it_for_good(child):
@@ -245,34 +240,22 @@ with scratch_folder():
 """
 
 
-@pytest.fixture
-def command(tmp_path, monkeypatch):
-    """Runs a command whose child has started one process and detached another."""
+def test_a_command_that_ends_or_is_killed_leaves_no_process_and_no_file(tmp_path):
+    """Its child has started one process and detached another."""
     (tmp_path / "light_preload.py").write_text(
         "from placement_advisor.processes import orphan_guard; orphan_guard.follow_the_command()"
     )
-    with ExitStack() as stack:
-
-        def run(how):
-            detach = DETACH.format(file=str(tmp_path / "detached"))
-            temp, path = tmp_path / "temp", (tmp_path,)
-            made = Command(how, detach, temp=temp, launch=COMMAND, path=path)
-            started = stack.enter_context(made)
-            started.wait_for_line("importing")
-            return started
-
-        yield run
-
-
-def test_a_command_that_ends_or_is_killed_leaves_no_process_and_no_file(command, tmp_path):
-    ended = command("end")
-    assert ended.wait() == Ran(code=0, out="", err="importing\n")
-    killed = command("sleep")
-    # It, the guard, the fork server, the tracker of resources, the child and its two.
-    assert wait_until(lambda: len(killed.processes()) == 7)
-    killed.process.kill()
-    for each in (ended, killed):  # Python's tracker of resources ends just behind a command.
-        assert each.processes_left() == []
+    detach = DETACH.format(file=str(tmp_path / "detached"))
+    how = {"temp": tmp_path / "temp", "launch": COMMAND, "path": (tmp_path,)}
+    with Command("end", detach, **how) as ended:
+        assert ended.wait() == Ran(code=0, out="", err="importing\n")
+        assert ended.processes_left() == []
+    with Command("sleep", detach, **how) as killed:
+        killed.wait_for_line("importing")
+        # It, the guard, the fork server, the tracker of resources, the child and its two.
+        assert wait_until(lambda: len(killed.processes()) == 7)
+        killed.process.kill()
+        assert killed.processes_left() == []
     assert list((tmp_path / "temp").iterdir()) == []
 
 
@@ -284,3 +267,31 @@ def test_the_memory_of_a_container_limits_its_children(tmp_path, monkeypatch):
     assert children.available_memory_bytes() == pytest.approx(free, rel=0.5)
     (tmp_path / "memory.max").write_text("1000000\n")
     assert children.available_memory_bytes() == 1_000_000
+
+
+BOUND = [sys.executable, "-P", "-m", "placement_advisor.processes.orphan_guard"]
+# Starts a program, says its process id and ends when it is told to.
+PARENT = f"""
+import os, subprocess, sys
+started = subprocess.Popen([*{BOUND!r}, str(os.getpid()), "sleep", "600"])
+print(started.pid, flush=True)
+sys.stdin.read()
+os._exit(0)
+"""
+
+
+def test_a_program_ends_with_whoever_started_it():
+    pipe = subprocess.PIPE
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdin=pipe, stdout=pipe)
+    with parent:
+        program = psutil.Process(int(parent.stdout.readline()))
+        assert wait_until(lambda: program.name() == "sleep")
+        parent.stdin.close()
+        parent.wait()
+        assert wait_until(lambda: not program.is_running())
+
+
+def test_a_program_whose_starter_is_gone_already_does_not_begin():
+    ran = subprocess.run([*BOUND, "1", "echo", "hello"], capture_output=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stdout == b""

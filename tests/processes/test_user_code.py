@@ -2,6 +2,7 @@
 
 import operator
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,35 +11,25 @@ import placement_advisor
 from placement_advisor.candidates import families
 from placement_advisor.errors import AdvisorError
 from placement_advisor.processes import calls
-from placement_advisor.processes.calls import (
-    CallFailure,
-    FailureCause,
-    is_ours,
-    is_user_code,
-    redacted,
-    redacted_answer,
-    redacted_arguments,
-    register_secrets,
-)
 from placement_advisor.processes.children import Child, ChildError
 
 
-def test_the_model_file_and_what_lies_beside_it_is_the_users_but_no_package_and_not_the_advisor(
+def test_the_model_file_and_what_is_beside_it_is_the_users_but_no_package_nor_the_advisor(
     tmp_path,
 ):
     model = tmp_path / "model.py"
     for file in (model, tmp_path / "layers" / "attention.py"):
         file.parent.mkdir(exist_ok=True)
         file.write_text("")
-        assert is_user_code(str(file), model)
+        assert calls.is_user_code(str(file), model)
     package = tmp_path / ".venv" / "lib" / "site-packages" / "keras.py"
     package.parent.mkdir(parents=True)
     package.write_text("")
-    assert not is_user_code(str(package), tmp_path / "model.py")
-    assert not is_user_code("<frozen importlib._bootstrap>", tmp_path / "model.py")
+    assert not calls.is_user_code(str(package), tmp_path / "model.py")
+    assert not calls.is_user_code("<frozen importlib._bootstrap>", tmp_path / "model.py")
     init = Path(placement_advisor.__file__)
-    assert is_ours(str(init))
-    assert not is_user_code(str(init), init.parents[1] / "model.py")
+    assert calls.is_ours(str(init))
+    assert not calls.is_user_code(str(init), init.parents[1] / "model.py")
 
 
 TEXT = "begins with hidden, and words of qwertz"
@@ -48,14 +39,6 @@ TEXT = "begins with hidden, and words of qwertz"
 def nothing_hidden(monkeypatch):
     """Forgets what earlier tests have hidden."""
     monkeypatch.setattr(calls, "_hidden", set())
-
-
-@pytest.fixture
-def child(fork_server):
-    """A child in a process that hides battery-staple."""
-    register_secrets(("--key", "battery-staple"))
-    with Child("loader") as own:
-        yield own
 
 
 @pytest.mark.parametrize(
@@ -70,46 +53,42 @@ def child(fork_server):
     ],
 )
 def test_what_an_argument_calls_a_secret_is_shown_nowhere(arguments, shown):
-    assert redacted_arguments(arguments) == shown
-    register_secrets(arguments)
+    assert calls.redacted_arguments(arguments) == shown
+    calls.register_secrets(arguments)
     hidden = "hidden" in " ".join(arguments)
-    assert redacted(TEXT) == (TEXT.replace("hidden", "***") if hidden else TEXT)
+    assert calls.redacted(TEXT) == (TEXT.replace("hidden", "***") if hidden else TEXT)
 
 
 def test_secrets_of_the_environment_and_in_lists_are_taken_out_of_texts_and_paths_stay(monkeypatch):
     monkeypatch.setenv("MY_API_TOKEN", "top-secret")
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
-    assert redacted("top-secret is false") == "*** is false"
-    register_secrets(("--password", "back\\slash"))
-    assert redacted(str(["back\\slash"])) == "['***']"
-    register_secrets(("--key", "battery-staple"))
-    assert redacted_answer("returned", "/home/battery-staple") == "/home/battery-staple"
+    assert calls.redacted("top-secret is false") == "*** is false"
+    calls.register_secrets(("--password", "back\\slash"))
+    assert calls.redacted(str(["back\\slash"])) == "['***']"
+    calls.register_secrets(("--key", "battery-staple"))
+    assert calls.redacted_answer("returned", "/home/battery-staple") == "/home/battery-staple"
 
 
 def test_a_failure_tells_no_secret_and_where_it_was():
-    register_secrets(("--key", "battery-staple"))
-    failure = CallFailure(
-        cause=FailureCause.CRASHED,
+    calls.register_secrets(("--key", "battery-staple"))
+    failure = calls.CallFailure(
+        cause=calls.FailureCause.CRASHED,
         message="bad battery-staple",
         in_full="it is battery-staple",
         output_tail="key battery-staple",
         stack=(("train.py", 3),),
     )
-    assert redacted_answer("returned", failure) == CallFailure(
-        cause=FailureCause.CRASHED,
-        message="bad ***",
-        in_full="it is ***",
-        output_tail="key ***",
-        stack=(("train.py", 3),),
-    )
+    shown = replace(failure, message="bad ***", in_full="it is ***", output_tail="key ***")
+    assert calls.redacted_answer("returned", failure) == shown
 
 
-def test_no_error_and_no_end_of_what_a_child_prints_holds_a_secret(child):
-    with pytest.raises(AdvisorError, match=r"unknown candidate '\*\*\*'"):
-        child.call(families.check_names, ("battery-staple",))
-    with pytest.raises(ChildError, match=r"KeyError: '\*\*\*'"):
-        child.call(operator.getitem, {}, "battery-staple")
-    child.call(print, f"battery-staple{'.' * 1_990}")
-    assert "staple" not in child.printed
-    failure = child.call(os._exit, 3)
-    assert "staple" not in failure.output_tail
+def test_no_error_and_no_end_of_what_a_child_prints_holds_a_secret(fork_server):
+    calls.register_secrets(("--key", "battery-staple"))
+    with Child("loader") as child:
+        with pytest.raises(AdvisorError, match=r"unknown candidate '\*\*\*'"):
+            child.call(families.check_names, ("battery-staple",))
+        with pytest.raises(ChildError, match=r"KeyError: '\*\*\*'"):
+            child.call(operator.getitem, {}, "battery-staple")
+        child.call(print, f"battery-staple{'.' * 1_990}")
+        assert "staple" not in child.printed
+        assert "staple" not in child.call(os._exit, 3).output_tail

@@ -141,8 +141,7 @@ def _plan(rng, target_ms, form):
     kinds = ("dense",) if gan or structure == "cross_stitched" else KINDS
     # By hand only the simplest recurrent cell is written.
     cells = ("SimpleRNN",) if form == "raw" else tuple(GATES)
-    trunk = _trunk(rng, kinds, cells, depth)
-    trunks = [trunk] * number
+    trunks = [_trunk(rng, kinds, cells, depth)] * number
     if structure == "unequal_towers":
         widths = (rng.choice((0.25, 0.5, 1.0)) for _ in trunks)
         trunks = [_trunk(rng, kinds, cells, rng.randint(1, depth), width) for width in widths]

@@ -46,9 +46,6 @@ def file_text(draw):
     return "\n".join(lines) + "\n"
 
 
-# --- Keras ---------------------------------------------------------------------------------------
-
-
 def _keras(draw, net):
     """Return a Keras model and what trains it."""
     if draw.form in ("subclassed", "own_train_step"):
@@ -107,14 +104,10 @@ def _gan(draw, maker, critic):
     """Return two networks that train against each other, as Keras' own example has it."""
     noise, real = maker.inputs[0].shape[0], critic.inputs[0]
     one = keras_code.optimizer_code(draw.optimizer, clipped=draw.clipped)
-    return f"""
-
-{_joined(keras_code.functional(maker, named=draw.named, open_batch=True, maker="make_generator"))}
-
-
-{_joined(keras_code.functional(critic, named=draw.named, open_batch=True, maker="make_critic"))}
-
-
+    how = {"named": draw.named, "open_batch": True}
+    lines = ["", "", *keras_code.functional(maker, maker="make_generator", **how), "", ""]
+    lines += [*keras_code.functional(critic, maker="make_critic", **how), "", ""]
+    text = f"""\
 class Gan(keras.Model):
     def __init__(self, generator, critic):
         super().__init__()
@@ -148,12 +141,8 @@ class Gan(keras.Model):
 model = Gan(make_generator(), make_critic())
 model.compile({one}, {one})
 real = {_sample(real, f"{BATCHES} * BATCH_SIZE")}
-dataset = tf.data.Dataset.from_tensor_slices(real).batch(BATCH_SIZE, drop_remainder=True)""".split(
-        "\n"
-    )
-
-
-# --- TensorFlow's own functions ------------------------------------------------------------------
+dataset = tf.data.Dataset.from_tensor_slices(real).batch(BATCH_SIZE, drop_remainder=True)"""
+    return [*lines, *text.split("\n")]
 
 
 def _raw(draw, net):
@@ -169,15 +158,8 @@ def _raw(draw, net):
         return [*lines, *forward, *step, *_data(draw, net)]
     kept, update = raw_code.update(draw.optimizer, clipped=draw.clipped)
     lines += ["variables = [", *(f"    {name}," for name in learnt), "]", *kept]
-    body = [
-        *_tape(draw, net, f"forward({inputs})", "variables"),
-        *update,
-        "return loss",
-    ]
+    body = [*_tape(draw, net, f"forward({inputs})", "variables"), *update, "return loss"]
     return [*lines, *forward[:-2], *_train_step(net, body), *_data(draw, net)]
-
-
-# --- Both ----------------------------------------------------------------------------------------
 
 
 def _tape(draw, net, call, variables):
@@ -206,40 +188,36 @@ def _train_step(net, body):
 
 def _data(draw, net):
     """Return what a step of one's own is called with."""
-    several = draw.given == "dataset" and draw.training
-    samples = f"{BATCHES} * BATCH_SIZE" if several else "BATCH_SIZE"
-    values = [_sample(part, samples) for part in net.inputs]
-    if draw.training:
-        values += [_target(head, samples) for head in net.heads]
-    batch = [*(f"    {value}," for value in values), ")"]
-    if several:
-        return ["", "", "samples = (", *batch, *_dataset("samples")]
+    asked, targets, in_batches = _values(draw, net)
+    batch = [*(f"    {value}," for value in [*asked, *targets]), ")"]
+    if in_batches:
+        return ["", "", "samples = (", *batch, *in_batches]
     if draw.given == "inputs" and draw.training:
         return ["", "", "inputs = (", *batch]
-    words = 'step=train_step, inputs=batch, mode="train"'
-    if not draw.training:
-        words = 'step=step, inputs=batch, mode="infer"'
-    body = ["batch = (", *batch, f"return Workload({words})"]
+    step, mode = ("train_step", "train") if draw.training else ("step", "infer")
+    body = ["batch = (", *batch, f'return Workload(step={step}, inputs=batch, mode="{mode}")']
     return ["", "", "def workload():", *indented(body)]
 
 
 def _keras_data(draw, net):
     """Return what a Keras model is trained with, or asked."""
-    several = draw.given == "dataset" and draw.training
-    samples = f"{BATCHES} * BATCH_SIZE" if several else "BATCH_SIZE"
-    asked = [_sample(part, samples) for part in net.inputs]
-    x = asked[0] if len(asked) == 1 else f"({', '.join(asked)})"
+    asked, targets, in_batches = _values(draw, net)
+    x = one_or("()", asked)
     if not draw.training:
         return [f"inputs = ({x},)"]
-    targets = one_or("()", [_target(head, samples) for head in net.heads])
-    if several:
-        return [f"samples = ({x}, {targets})", *_dataset("samples")]
-    return [f"inputs = ({x}, {targets})"]
+    name = "samples" if in_batches else "inputs"
+    return [f"{name} = ({x}, {one_or('()', targets)})", *in_batches]
 
 
-def _dataset(samples):
-    batches = "batch(BATCH_SIZE, drop_remainder=True)"
-    return [f"dataset = tf.data.Dataset.from_tensor_slices({samples}).{batches}"]
+def _values(draw, net):
+    """Return inputs and targets, and what makes batches of `samples` where they are several."""
+    count, in_batches = "BATCH_SIZE", []
+    if draw.given == "dataset" and draw.training:
+        count = f"{BATCHES} * BATCH_SIZE"
+        batches = "from_tensor_slices(samples).batch(BATCH_SIZE, drop_remainder=True)"
+        in_batches = [f"dataset = tf.data.Dataset.{batches}"]
+    targets = [_target(head, count) for head in net.heads] if draw.training else []
+    return [_sample(part, count) for part in net.inputs], targets, in_batches
 
 
 def _sample(part, count):
@@ -255,7 +233,3 @@ def _target(head, count):
     if head.name == "chance":
         return f"random.integers(2, size=({count}, 1)).astype(np.float32)"
     return f"random.normal(size=({count}, 1)).astype(np.float32)"
-
-
-def _joined(lines):
-    return "\n".join(lines)

@@ -25,11 +25,7 @@ def optimizer_code(optimizer, *, clipped):
 def functional(net, *, named, open_batch, maker="make_model"):
     """Return a function that makes a functional model."""
     body = [_input(part, open_batch=open_batch) for part in net.inputs]
-    body += [
-        f"{part.name} = {_layer(part, named=named)}({_read(part)})"
-        for part in net.parts
-        if part.reads
-    ]
+    body += [f"{p.name} = {_layer(p, named=named)}({_read(p)})" for p in net.parts if p.reads]
     inputs, heads = [part.name for part in net.inputs], [part.name for part in net.heads]
     body.append(f"return keras.Model({one_or('[]', inputs)}, {one_or('[]', heads)})")
     return [f"def {maker}():", *indented(body)]

@@ -118,9 +118,8 @@ class Net:
                 places = batch * steps
             multiplied = part.weights if part.kind not in ("embedding", "batch_norm") else 0
             passes = 4 if part.kind == "batch_norm" else 2
-            forward = (
-                2 * places * multiplied / rate + passes * elements * FLOAT_BYTES / BYTES_PER_NS
-            )
+            forward = 2 * places * multiplied / rate
+            forward += passes * elements * FLOAT_BYTES / BYTES_PER_NS
             forward += PART_NS + (steps - 1) * LOOP_STEP_NS
             total += forward * (TRAINING_FACTOR if training else 1)
             # The optimizer reads and writes weights, slots and gradients.
@@ -238,9 +237,8 @@ def _joined(net, tops, join):
         return net.add("joined", "concat", *tops, shape=(width,))
     # Sums and products want equal widths.
     width = min(top.shape[0] for top in tops)
-    even = [
-        net.add(f"{top.name}_even", "dense", top, shape=(width,), activation="tanh") for top in tops
-    ]
+    how = {"shape": (width,), "activation": "tanh"}
+    even = [net.add(f"{top.name}_even", "dense", top, **how) for top in tops]
     return net.add("joined", join, *even, shape=(width,))
 
 

@@ -17,10 +17,7 @@ ACTIVATIONS = {
 # What an optimizer keeps for each variable, and how; and what it takes off the variable.
 OPTIMIZERS = {
     "sgd": ({}, "LEARNING_RATE * gradient"),
-    "momentum": (
-        {"velocity": "assign(0.9 * velocity + gradient)"},
-        "LEARNING_RATE * velocity",
-    ),
+    "momentum": ({"velocity": "assign(0.9 * velocity + gradient)"}, "LEARNING_RATE * velocity"),
     "adagrad": (
         {"total": "assign_add(tf.square(gradient))"},
         "LEARNING_RATE * gradient / (tf.sqrt(total) + 1e-7)",
@@ -41,23 +38,18 @@ OPTIMIZERS = {
 
 def variables(net):
     """Return code that makes each variable that learns, by its name."""
-    return {
-        f"{part.name}_{what}": code
-        for part in net.parts
-        if part.reads
-        for what, code in _weights(part).items()
-    }
+    made = ((part.name, _weights(part)) for part in net.parts if part.reads)
+    return {f"{name}_{what}": code for name, own in made for what, code in own.items()}
 
 
 def averages(net):
     """Return code that makes the moving averages of batch norm, by their names."""
-    kept = {}
-    for part in net.parts:
-        if part.kind == "batch_norm":
-            for what, start in (("mean", "zeros"), ("variance", "ones")):
-                code = f"tf.Variable(tf.{start}({part.shape[-1]}), trainable=False)"
-                kept[f"{part.name}_{what}"] = code
-    return kept
+    return {
+        f"{part.name}_{what}": f"tf.Variable(tf.{start}({part.shape[-1]}), trainable=False)"
+        for part in net.parts
+        if part.kind == "batch_norm"
+        for what, start in (("mean", "zeros"), ("variance", "ones"))
+    }
 
 
 def forward(net, *, training):
@@ -72,9 +64,7 @@ def update(optimizer, *, clipped):
     """Return what an optimizer keeps, and how it updates `variables` from `gradients`."""
     slots, taken_off = OPTIMIZERS[optimizer]
     several = [slot.replace("ty", "tie") + "s" for slot in slots]
-    kept = [
-        f"{all_of} = [tf.Variable(tf.zeros_like(each)) for each in variables]" for all_of in several
-    ]
+    kept = [f"{s} = [tf.Variable(tf.zeros_like(each)) for each in variables]" for s in several]
     each = [f"{slot}.{how}" for slot, how in slots.items()]
     each.append(f"variable.assign_sub({taken_off})")
     lines = ["gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]"]

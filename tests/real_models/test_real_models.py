@@ -5,6 +5,7 @@ models/bert_classifier.py): its parameters and multiply-adds are those of keras_
 """
 
 import json
+from functools import cache
 
 import pytest
 from command_runs import few_rounds
@@ -18,20 +19,12 @@ _BATCH = 4
 _FLOAT_BYTES = 4
 _slow = pytest.mark.slow
 _IMAGE_NETWORKS = ["resnet50", "efficientnet_b0", "mobilenet_v2", "densenet121"]
-_ALL = [
-    pytest.param("bert_small"),
-    *(pytest.param(name, marks=_slow) for name in [*_IMAGE_NETWORKS, "bert_base"]),
-]
+_LARGE = [*_IMAGE_NETWORKS, "bert_base"]
+_ALL = ["bert_small", *(pytest.param(name, marks=_slow) for name in _LARGE)]
+_CONVOLUTIONS = ("Conv2D", "DepthwiseConv2dNative")
 _PRODUCTS = (
-    "Conv2D",
-    "Conv2DBackpropFilter",
-    "Conv2DBackpropInput",
-    "DepthwiseConv2dNative",
-    "DepthwiseConv2dNativeBackpropFilter",
-    "DepthwiseConv2dNativeBackpropInput",
-    "MatMul",
-    "BatchMatMulV2",
-    "Einsum",
+    *(f"{kind}{of}" for kind in _CONVOLUTIONS for of in ("", "BackpropFilter", "BackpropInput")),
+    *("MatMul", "BatchMatMulV2", "Einsum"),
 )
 # Parameters as https://keras.io/api/applications and the paper on BERT (110 M) give them, exactly.
 _PARAMETERS = {
@@ -47,10 +40,20 @@ _PARAMETERS = {
 _PUBLISHED_MACS = {"resnet50": 3.8e9, "efficientnet_b0": 0.39e9, "mobilenet_v2": 0.300e9}
 
 
+@pytest.fixture(scope="module")
+def real_model(fork_server, tmp_path_factory):
+    """Return a function that loads and traces one of the models here, once."""
+
+    @cache
+    def loaded_and_traced(name):
+        return load_and_trace(MODELS / f"{name}.py", tmp_path_factory.mktemp(name), facts=True)
+
+    return loaded_and_traced
+
+
 def _product_flops(graph, role):
     ops = [op for op in graph.ops if op.kind in _PRODUCTS and op.role is role]
-    unknown = {op.kind for op in ops if op.flops is None}
-    assert not unknown
+    assert not {op.kind for op in ops if op.flops is None}
     return sum(op.flops or 0 for op in ops)
 
 
@@ -75,9 +78,7 @@ def test_every_variable_counts_with_its_size_in_keras(real_model, name):
 
 
 @pytest.mark.parametrize("name", _ALL)
-def test_sizes_layers_and_devices_are_known_also_of_a_graph_that_is_loaded_back(
-    real_model, name, tmp_path
-):
+def test_sizes_layers_and_devices_are_known_and_a_graph_is_loaded_back(real_model, name, tmp_path):
     graph = real_model(name).graph
     graph.save(tmp_path / "graph.json.gz")
     loaded = OpGraph.load(tmp_path / "graph.json.gz")

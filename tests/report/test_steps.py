@@ -84,7 +84,7 @@ def test_output_is_the_golden_one_but_for_what_is_not_known():
         (
             OpGraph(
                 [op("a", "A", output_bytes=(4,)), op("b", "B")],
-                [edge("a", "b", 4), edge("a", "b", 0, CONTROL_PORT)],
+                [edge("a", "b", 4), edge("a", "b", 0, port=CONTROL_PORT)],
             ),
             ["edges        1 with a tensor, bytes known for 100 %; 1 only orders its ends\n"],
         ),

@@ -25,6 +25,7 @@ from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement
+from placement_advisor.machine.devices import Link
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.machine.this_machine import usable_cores
 from placement_advisor.measurement.measurement import Invariant
@@ -37,7 +38,6 @@ from placement_advisor.tf.load.model_source import ModelSource
 
 FOLDER = Path(__file__).parents[2] / "sample_models"
 SAMPLES = sorted(path.stem for path in FOLDER.glob("*.py"))
-DEVICES = ("worker:0", "worker:1")
 FEW = ("--rounds", "5", "--steps", "1", "--effort", "0.1")
 TIME_LIMIT_S = 600.0
 FLOAT_BYTES = 4
@@ -210,13 +210,11 @@ def traced(tmp_path_factory):
     children.preload()
 
     def trace(name):
-        folder = tmp_path_factory.mktemp(name)
+        folder = str(tmp_path_factory.mktemp(name))
         path = str(FOLDER / f"{name}.py")
         with children.Child("loader") as loader:
             loader.call(tracer.load_workload, ModelSource(path=path), time_limit_s=TIME_LIMIT_S)
-            answer = loader.call(
-                tracer.trace_workload, path, str(folder), time_limit_s=TIME_LIMIT_S
-            )
+            answer = loader.call(tracer.trace_workload, path, folder, time_limit_s=TIME_LIMIT_S)
         assert isinstance(answer, Traced), answer
         return answer
 
@@ -246,22 +244,6 @@ def best_step_ns(graph, cluster):
         for placement in placements_of(propose(tuple(FAMILIES), graph, costs, cluster)).values()
         if placement.family not in WORST_CASE_FAMILIES
     )
-
-
-def better_clusters(cluster):
-    """Return what is better in one respect: twice the bandwidth, half the latency, both."""
-    links = cluster.links
-    return {
-        "bandwidth": replace(cluster, links=tuple(link.with_bytes_scaled(0.5) for link in links)),
-        "latency": replace(cluster, links=tuple(link.with_latency_scaled(0.5) for link in links)),
-        "both": replace(cluster, links=tuple(link.scaled(0.5) for link in links)),
-    }
-
-
-def towers_of(graph):
-    """Return the tower split at assumed costs."""
-    cluster = assumed_cluster(len(DEVICES))
-    return propose(["towers"], graph, roofline_by_place(graph, cluster), cluster)["towers"]
 
 
 def test_every_sample_has_expectations():
@@ -324,7 +306,9 @@ class TestASampleAtItsSmallSize:
     def test_is_no_slower_with_better_links_nor_with_one_device_more(self, traced, name, machine):
         graph, cluster = traced(name).graph, read_hardware(machine)
         step_ns = best_step_ns(graph, cluster)
-        for better in better_clusters(cluster).values():
+        # Twice the bandwidth, half the latency, both.
+        for scaled in (Link.with_bytes_scaled, Link.with_latency_scaled, Link.scaled):
+            better = replace(cluster, links=tuple(scaled(link, 0.5) for link in cluster.links))
             assert best_step_ns(graph, better) <= TIMING_ANOMALY * step_ns
         fewer = cluster.with_devices(cluster.device_names()[:-1])
         assert step_ns <= best_step_ns(graph, fewer)
@@ -334,7 +318,8 @@ class TestASampleAtItsSmallSize:
     )
     def test_is_split_by_its_towers_if_it_has_some(self, traced, name):
         graph, expected = traced(name).graph, EXPECTED[name]
-        answer = towers_of(graph)
+        cluster = assumed_cluster(2)
+        answer = propose(["towers"], graph, roofline_by_place(graph, cluster), cluster)["towers"]
         if not expected.towers:
             assert isinstance(answer, NotApplicable), answer.rationale
             assert answer.reason.startswith("no layer joins two independent towers: ")
