@@ -1,8 +1,5 @@
 """Scripts with a split of their own: what `advisor analyze` says of it, and a second measurement.
 
-    PYTHONPATH=tests python tests/benchmarks/own_splits.py FILE --first-seed SEED [--count 8]
-    PYTHONPATH=tests python tests/benchmarks/own_splits.py FILE --summary
-
 The scripts are those of `tests/split_scripts.py`. For each, the command analyzes it on workers, as
 a user would call it. Of its `analysis.json` this is taken: the ratio of `as-written` to `single` as
 measured, with its 95 % interval, and as predicted. The split *wins* if the interval lies below the
@@ -13,28 +10,26 @@ to: in another process the script runs up to its step again, is traced and place
 workers the split and `single` take turns, without any other candidate. Turns are longer, half a
 second instead of five steps, so that they are nearer to training. Its interval is made by the same
 rule. A verdict is *contradicted* if both are firm and differ. Whether the median of the second
-measurement lies in the interval of the first is told as well, and contradicts nothing.
-
-A line of JSON for each script, as soon as it is known; a run that was cut short goes on. A script
-that failed has a line that says why, and counts as not firm.
+measurement lies in the interval of the first is told as well, and contradicts nothing. A script
+that failed counts as not firm.
 
 Left out: that two measurements may be wrong alike, as by what the workers stand in for.
 """
 
-import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 
+from campaign import run_campaign
 from command_runs import LAUNCH
-from machine_facts import machine_facts
 from model_tracing import on_workers
-from result_lines import add, lines_of
+from program_runs import run_program
 from split_scripts import split_script
+from tables import head, row
 
 from placement_advisor import defaults
 from placement_advisor.candidates import references
@@ -48,6 +43,8 @@ from placement_advisor.testbed.benchmark import Benchmark, SilentProgress, time_
 from placement_advisor.testbed.cost_measurement import calibration_of
 from placement_advisor.units import NS_PER_S
 
+# No change was tried on these.
+SEEDS = range(40481, 40489)
 WINS, LOSES, CANNOT_TELL = "wins", "loses", "cannot tell"
 _TURN_S, _ROUNDS = 0.5, 30
 _MOST_STEPS = 400
@@ -63,28 +60,26 @@ def verdict(interval):
     return LOSES if low > WORTHWHILE_RATIO else CANNOT_TELL
 
 
-def examine(seed):
+def examine(case):
     """Return what was said of a script's split, and what came of it once more."""
-    script = split_script(seed)
-    began_s = time.monotonic()
+    script = split_script(int(case))
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"split_{seed}.py"
+        path = Path(folder) / f"split_{case}.py"
         path.write_text(script.text)
-        line = {"seed": seed, **script.features, **_said(path, Path(folder) / "out")}
-        if "said" in line:
-            line |= _once_more(path)
-    if "again" in line:
-        low, high = line["interval"]
-        firm = {line["said"], line["again"]} - {CANNOT_TELL}
-        line["contradicted"] = len(firm) > 1
-        line["is_within"] = low <= line["ratio_again"] <= high
-    return line | {"took_s": round(time.monotonic() - began_s)}
+        found = {**script.features, **_said(path, Path(folder) / "out")}
+        if "said" in found:
+            found |= _once_more(path)
+    if "again" in found:
+        low, high = found["interval"]
+        found["contradicted"] = len({found["said"], found["again"]} - {CANNOT_TELL}) > 1
+        found["is_within"] = low <= found["ratio_again"] <= high
+    return found
 
 
 def _said(path, out):
     """Analyze a script with the command, and return what it says of the split."""
-    words = ["analyze", path.name, "--testbed", "workers", "-o", str(out)]
-    ran = _ran([sys.executable, "-c", LAUNCH, *words], path.parent)
+    words = ("analyze", path.name, "--testbed", "workers", "-o", str(out))
+    ran = _ran(path.parent, "-c", LAUNCH, *words)
     if isinstance(ran, str):
         return {"why": ran}
     analysis = json.loads((out / "analysis.json").read_text())
@@ -105,7 +100,7 @@ def _said(path, out):
 
 def _once_more(path):
     """Measure in another process; return that interval, too."""
-    ran = _ran([sys.executable, __file__, "--again", path.name], path.parent)
+    ran = _ran(path.parent, __file__, path.name, PYTHONPATH=os.pathsep.join(sys.path))
     if isinstance(ran, str):
         return {"why": ran}
     found = json.loads(ran.stdout.splitlines()[-1])
@@ -114,12 +109,11 @@ def _once_more(path):
     return found
 
 
-def _ran(words, folder):
-    """Run a program in a folder; return what came of it, or why nothing did."""
+def _ran(folder, *words, **environment):
+    """Run Python in a folder; return what came of it, or why nothing did."""
+    words = (sys.executable, *words)
     try:
-        ran = subprocess.run(
-            words, cwd=folder, capture_output=True, text=True, timeout=_LIMIT_S, check=False
-        )
+        ran = run_program(*words, env=environment, cwd=folder, timeout=_LIMIT_S)
     except subprocess.TimeoutExpired:
         return f"it took more than {_LIMIT_S:g} s"
     return ran.stderr[-_TAIL_CHARS:] if ran.returncode else ran
@@ -160,38 +154,37 @@ def measured_again(path):
     }
 
 
-def summary(lines):
-    """Return a table in Markdown, and what it comes to."""
-    rows = [
-        "| seed | script | towers | backward | predicted | measured | said | once more | then "
-        "| contradicted | within |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+def table(results):
+    """Return a row for each script, and what they come to."""
+    lines = [
+        head(
+            "seed | script | towers | backward | predicted | measured | said | once more | then "
+            "| contradicted | within"
+        )
     ]
-    examined = [line for line in lines if "seed" in line]
-    for line in examined:
-        of = "heavy" if line["heavy"] else "light"
-        row = f"{line['seed']} | {line['style']}, batch {line['batch']} "
-        row += f"| {of} {' + '.join(line['towers'])}, tops {line['tops'][0]} "
-        row += f"| {'with its tower' if line['backward_apart'] else 'on one device'}"
-        if "said" in line:
-            predicted = line["predicted"]
-            row += f" | {predicted['ratio']:.2f}" if predicted else " | –"
-            row += f" | {_interval(line['ratio'], line['interval'])} | {line['said']}"
-        if "again" in line:
-            row += f" | {_interval(line['ratio_again'], line['interval_again'])} | {line['again']}"
-            row += f" | {'**yes**' if line['contradicted'] else 'no'}"
-            row += f" | {'yes' if line['is_within'] else 'no'}"
+    for found in results:
+        cells = [found["case"], f"{found['style']}, batch {found['batch']}"]
+        weight = "heavy" if found["heavy"] else "light"
+        cells.append(f"{weight} {' + '.join(found['towers'])}, tops {found['tops'][0]}")
+        cells.append("with its tower" if found["backward_apart"] else "on one device")
+        if "said" in found:
+            predicted = found["predicted"]
+            cells.append(f"{predicted['ratio']:.2f}" if predicted else "–")
+            cells += [_interval(found["ratio"], found["interval"]), found["said"]]
+        if "again" in found:
+            cells += [_interval(found["ratio_again"], found["interval_again"]), found["again"]]
+            cells += ["yes" if found[key] else "no" for key in ("contradicted", "is_within")]
         else:
-            row += f" | failed: {' '.join(line['why'].split())}"
-        rows.append(f"| {row} |")
-    said = [line.get("said") for line in examined]
-    both = [line for line in examined if "again" in line]
-    return "\n".join(rows) + (
+            cells.append(f"failed: {' '.join(found['why'].split())}")
+        lines.append(row(*cells))
+    said = [found.get("said") for found in results]
+    both = [found for found in results if "again" in found]
+    return "\n".join(lines) + (
         "\n\nRatios to one device, below 1 is faster; in brackets 95 % intervals.\n\n"
-        f"{len(examined)} scripts: {said.count(WINS) + said.count(LOSES)} firm, "
+        f"{len(results)} scripts: {said.count(WINS) + said.count(LOSES)} firm, "
         f"{said.count(WINS)} win, {said.count(LOSES)} lose; "
-        f"{sum(line['contradicted'] for line in both)} of {len(both)} contradicted, "
-        f"{sum(line['is_within'] for line in both)} measured again within the first interval."
+        f"{sum(found['contradicted'] for found in both)} of {len(both)} contradicted, "
+        f"{sum(found['is_within'] for found in both)} measured again within the first interval."
     )
 
 
@@ -200,30 +193,14 @@ def _interval(ratio, interval):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("file", type=Path, help="results, a line of JSON for each script")
-    parser.add_argument("--first-seed", type=int, help="seeds are in a row from here")
-    parser.add_argument("--count", type=int, default=8, help="of scripts (8)")
-    parser.add_argument("--summary", action="store_true", help="say what the file comes to")
-    parser.add_argument("--again", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.again:  # FILE is a script, in a process of its own.
-        try:
-            print(json.dumps(measured_again(asked.file)))
-        except AdvisorError as error:
-            print(json.dumps({"why": error.message}))
+    """Run the campaign; in a process of its own, measure the script that is named once more."""
+    if len(sys.argv) == 1 or sys.argv[1].startswith("--"):
+        run_campaign("own_splits", list(map(str, SEEDS)), examine, table)
         return
-    if not asked.summary:
-        if asked.first_seed is None:
-            parser.error("name a --first-seed that no change was tried on")
-        known = lines_of(asked.file)
-        if not known:
-            add(asked.file, machine_facts())
-        done = {line.get("seed") for line in known}
-        for seed in range(asked.first_seed, asked.first_seed + asked.count):
-            if seed not in done:
-                add(asked.file, examine(seed))
-    print(summary(lines_of(asked.file)))
+    try:
+        print(json.dumps(measured_again(Path(sys.argv[1]))))
+    except AdvisorError as error:
+        print(json.dumps({"why": error.message}))
 
 
 if __name__ == "__main__":
