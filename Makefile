@@ -60,11 +60,9 @@ bench: $(INSTALLED)  ## measure the figures of docs/reference/figures.md, about 
 RECORDINGS := recordings/$(shell date +%Y%m%d-%H%M%S)
 bench-fidelity: $(INSTALLED)  ## predicted against measured, 24 models drawn anew (docs/explanation/cost-model.md), about an hour
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/record_runs.py $(RECORDINGS) --fresh 24
-	PYTHONPATH=tests $(BIN)/python tests/benchmarks/recorded_errors.py $(RECORDINGS)/*.recording
 
 bench-samples: $(INSTALLED)  ## predicted against measured on the samples, about 12 minutes
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/record_runs.py $(RECORDINGS) $(notdir $(basename $(wildcard sample_models/*.py)))
-	PYTHONPATH=tests $(BIN)/python tests/benchmarks/recorded_errors.py $(RECORDINGS)/*.recording
 
 # Hours long in all; each call goes on where the last one stopped, after 55 minutes at the latest.
 # For example: make campaign-broken-runs CAMPAIGN="--sample 20"

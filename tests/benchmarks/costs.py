@@ -14,16 +14,17 @@ kind, with the time of all their runs in a step. Convolutions that oneDNN fused 
 a kind of its own, with the work of both.
 """
 
-import argparse
 from collections import Counter, defaultdict, namedtuple
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
 
-from model_tracing import SAMPLES, on_workers
+import typer
+from model_tracing import Names, models_of, on_workers
 from op_formulas import has_formula
+from tables import table_head, table_row
 
 from placement_advisor.candidates.references import on_device
 from placement_advisor.cost.roofline import roofline_by_place
@@ -50,41 +51,19 @@ _FUSED_WITH_BIAS = "WithBias"
 Executed = namedtuple("Executed", "kind runs time_ns")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindFit:
-    """Times of all ops of one kind. ``share`` is their part of all measured time."""
-
-    kind: str
-    ops: int
-    measured_ns: int
-    predicted_ns: int
-    share: float
-
-    @property
-    def ratio(self):
-        """Predicted over measured, 0 where nothing was measured."""
-        return self.predicted_ns / self.measured_ns if self.measured_ns else 0.0
-
-    @property
-    def is_good(self):
-        """Whether the prediction is neither `_FACTOR` times too long nor too short."""
-        return 1 / _FACTOR <= self.ratio <= _FACTOR
+# Times of all ops of one kind: measured, predicted over measured, and their part of all of it.
+KindFit = namedtuple("KindFit", "kind ops measured_ns ratio share")
 
 
-def main():
-    names = sorted(path.stem for path in SAMPLES.glob("*.py"))
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("samples", nargs="*", metavar="SAMPLE", help=f"of {', '.join(names)}")
-    parser.add_argument("--profiles", type=int, default=3, help="profiles per sample (3)")
-    options = parser.parse_args()
+def main(samples: Names = None, profiles: int = 3):
     preload()
     found = {}
-    before = _calibrated(profiled(_CALIBRATION, options.profiles))
-    for name in options.samples or names:
-        sample = profiled(SAMPLES / f"{name}.py", options.profiles)
-        after = _calibrated(profiled(_CALIBRATION, options.profiles))
-        found[name] = compared(sample, _best(before, after))
-        _print(name, found[name])
+    before = _calibrated(profiled(_CALIBRATION, profiles))
+    for path in models_of(samples):
+        sample = profiled(path, profiles)
+        after = _calibrated(profiled(_CALIBRATION, profiles))
+        found[path.stem] = compared(sample, _best(before, after))
+        _print(path.stem, found[path.stem])
         before = after
     _print_summary(found)
 
@@ -158,7 +137,7 @@ def compared(sample, device):
         if not parts[name]:
             without["not in the graph"] += op.time_ns
         elif not all(has_formula(part.kind) for part in parts[name]):
-            without[_label(parts[name])] += op.time_ns
+            without[" + ".join(part.kind for part in parts[name])] += op.time_ns
     fits = _fit(executed, parts, device)
     return SimpleNamespace(
         device=device,
@@ -198,10 +177,6 @@ def _fused(graph, executed):
                 break
 
 
-def _label(parts):
-    return " + ".join(part.kind for part in parts)
-
-
 def _fit(executed, parts, device):
     """Return the fit of each kind, the longest first; the least time is predicted for each run."""
     totals = defaultdict(lambda: [0, 0, 0])
@@ -211,15 +186,20 @@ def _fit(executed, parts, device):
         alone = OpGraph([part._replace(role=Role.FORWARD) for part in parts[name]], ())
         costs = roofline_by_place(alone, Cluster(devices=(device,), links=()))[device.name]
         once_ns = sum(cost.time_ns for cost in costs.costs.values()) + device.launch_overhead_ns
-        total = totals[_label(parts[name])]
+        total = totals[" + ".join(part.kind for part in parts[name])]
         for i, more in enumerate((1, op.time_ns, op.runs * once_ns)):
             total[i] += more
     whole = sum(measured for _, measured, _ in totals.values()) or 1
     fits = [
-        KindFit(kind=kind, ops=ops, measured_ns=ns, predicted_ns=predicted, share=ns / whole)
-        for kind, (ops, ns, predicted) in totals.items()
+        KindFit(kind, ops, ns, predicted_ns / ns if ns else 0.0, ns / whole)
+        for kind, (ops, ns, predicted_ns) in totals.items()
     ]
     return sorted(fits, key=lambda fit: (-fit.measured_ns, fit.kind))
+
+
+def is_good(fit):
+    """Return whether the prediction is neither `_FACTOR` times too long nor too short."""
+    return 1 / _FACTOR <= fit.ratio <= _FACTOR
 
 
 def leading(fits):
@@ -241,28 +221,23 @@ def _print(name, found):
         kinds = sorted(found.without_formula.items(), key=lambda item: -item[1])
         print("without: " + ", ".join(f"{kind} {share:.2%}" for kind, share in kinds))
     important = {fit.kind for fit in leading(found.fits)}
-    print(f"  {'kind':<38}{'ops':>6}{'measured µs':>13}{'share':>7}{'roofline':>10}")
+    print(f"\n{table_head('kind | ops | measured µs | share | roofline | within 2×')}")
     for fit in found.fits[: max(_SHOWN_KINDS, len(important))]:
-        mark = "" if fit.kind not in important else " ok" if fit.is_good else " OFF"
-        print(
-            f"  {fit.kind:<38}{fit.ops:>6}{fit.measured_ns / 1e3:>13.1f}{fit.share:>7.1%}"
-            f"{fit.ratio:>9.2f}×{mark}",
-            flush=True,
-        )
+        mark = "" if fit.kind not in important else "ok" if is_good(fit) else "OFF"
+        told = f"{fit.measured_ns / 1e3:.1f}", f"{fit.share:.1%}", f"{fit.ratio:.2f}×"
+        print(table_row(fit.kind, fit.ops, *told, mark), flush=True)
 
 
 def _print_summary(found):
-    print(f"\n{'sample':<22}{'formula':>9}{'within 2×':>11}{'time in these':>15}  off")
+    print(f"\n{table_head('sample | formula | within 2× | time in these | off')}")
     for name, of in found.items():
         important = leading(of.fits)
-        good = [fit for fit in important if fit.is_good]
-        off = [f"{fit.kind} {fit.ratio:.2f}×" for fit in important if fit not in good]
+        good = [fit for fit in important if is_good(fit)]
+        off = ", ".join(f"{fit.kind} {fit.ratio:.2f}×" for fit in important if fit not in good)
         share = sum(fit.share for fit in good) / sum(fit.share for fit in important)
-        print(
-            f"{name:<22}{of.formula_share:>9.1%}{f'{len(good)} of {len(important)}':>11}"
-            f"{share:>15.0%}  {', '.join(off)}"
-        )
+        told = f"{of.formula_share:.1%}", f"{len(good)} of {len(important)}", f"{share:.0%}"
+        print(table_row(name, *told, off))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

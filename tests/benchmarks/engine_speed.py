@@ -11,7 +11,6 @@ With ``--compare MODEL MACHINE``, what the stages of `advisor compare-hardware` 
 clock, and of the processor without its children, which import TensorFlow, load and trace.
 """
 
-import argparse
 import re
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import typer
 
 from placement_advisor.analysis.compare_hardware import compare_hardware
 from placement_advisor.report.plans import render_hardware_comparison
@@ -40,14 +40,9 @@ _REPEATS = 7
 _TURNS = 3
 
 
-def main():
-    """Print a row for each number of ops."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--reference", type=Path, help="a script that prints its own rates")
-    parser.add_argument("--compare", nargs=2, metavar=("MODEL", "MACHINE"))
-    options = parser.parse_args()
-    if options.compare:
-        _compare(*options.compare)
+def main(reference: Path | None = None, compare: tuple[str, str] = (None, None)):
+    if any(compare):
+        _compare(*compare)
         return
     steps = {count: _step(count) for count in _COUNTS}
     by_engines, by_cores, ahead, theirs = (dict.fromkeys(_COUNTS, 0.0) for _ in range(4))
@@ -57,8 +52,8 @@ def main():
             by_cores[count] = max(by_cores[count], _rate(step, work_ns=20_000))
             launching = step._replace(is_ahead=np.full(_DEVICES, True))
             ahead[count] = max(ahead[count], _rate(launching, work_ns=0))
-        if options.reference:
-            for count, rate in _reference_rates(options.reference).items():
+        if reference:
+            for count, rate in _reference_rates(reference).items():
                 theirs[count] = max(theirs[count], rate)
     for count in _COUNTS:
         ours = by_engines[count]
@@ -70,7 +65,6 @@ def main():
 
 
 def _compare(model, machine):
-    """Print a row for each stage."""
     marks = []
 
     def working(stage, *_):
@@ -134,12 +128,10 @@ def _rate(step, work_ns):
 
 
 def _reference_rates(script):
-    shown = subprocess.run(
-        [sys.executable, str(script)], check=True, capture_output=True, text=True
-    ).stdout
+    shown = subprocess.check_output([sys.executable, str(script)], text=True)
     found = re.findall(r"^(\d+) .* ([\d.]+) M ops/s$", shown, re.MULTILINE)
     return {int(count): float(rate) for count, rate in found}
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -106,7 +106,6 @@ class Rows:
     latency_s: NDArray[np.float64]
 
     def predicted_s(self, constants):
-        """Return what the record should say, launches included."""
         kernels_s = OPS[self.op](self.dims, self.gpu, constants, self.bandwidth)
         return kernels_s + constants["record_launch_s"]
 
@@ -168,7 +167,6 @@ def _fit_with(residuals, logs, weights, width):
 
 
 def _flat(table):
-    """Return the numbers of a table in order."""
     flat = []
     for value in table.values():
         flat += [value] if isinstance(value, float) else _flat(value)

@@ -13,15 +13,17 @@ work, and judges the others, on the same GPU and on a new one; without the fifth
 `--repeats` prints how far the record's own rows of products differ that are alike.
 """
 
-import argparse
 import csv
 import gzip
 import tomllib
 from pathlib import Path
 from statistics import geometric_mean
+from typing import Annotated
 
 import numpy as np
+import typer
 from gpu_op_fit import OTHER_STARTS, STARTS, Rows, best_fit, fitted
+from tables import table_head, table_row
 
 from placement_advisor.cost.gpu import kernel_times
 from placement_advisor.cost.gpu.kernel_times import (
@@ -95,7 +97,6 @@ def read_record(folder):
 
 
 def split(table):
-    """Return the rows to fit to, and those held out."""
     shuffled = np.random.default_rng(SEED).permutation(table)
     held_out = round(HELD_OUT * len(table))
     return shuffled[held_out:], shuffled[:held_out]
@@ -117,7 +118,6 @@ class Fits:
         self.known = {}
 
     def rows(self, op, name, table):
-        """Return rows of one op on one GPU."""
         gpu = gpu_facts(name)
         bandwidth = 0.0 if op in STREAMS else copy_bandwidth(gpu, self.known)
         return Rows(
@@ -141,7 +141,6 @@ class Fits:
             self.known.setdefault(group, {})[op] = {**fitted(start, parts), **clock}
 
     def fit_own(self, op):
-        """Fit an op to each GPU alone."""
         for name in self.tables[op]:
             self.known.setdefault(gpu_facts(name).chip, {})[op] = self._own(op, name, ROWS_OF_A_FIT)
 
@@ -185,7 +184,6 @@ def ratios_if_new(op, tables, judges):
 
 
 def mean_error(ratios):
-    """Return the mean absolute error, as a share of what rows took."""
     return float(np.abs(ratios - 1).mean())
 
 
@@ -195,7 +193,6 @@ def within(ratios):
 
 
 def pooled(ratios):
-    """Return the ratios of all GPUs."""
     return np.concatenate(list(ratios.values()))
 
 
@@ -207,8 +204,7 @@ def shown(ratios):
 
 def print_shipped(record, ops):
     """Print how far constants that the package ships miss GPUs that nothing is fitted to here."""
-    print("\n| op | GPU | shipped constants | rows | error | nine in ten within |")
-    print("|---|---|---|---|---|---|")
+    print(f"\n{table_head('op | GPU | shipped constants | rows | error | nine in ten within')}")
     fits = Fits(record)
     fits.known = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
     for op in ops:
@@ -216,14 +212,13 @@ def print_shipped(record, ops):
             is_known = op in fits.known.get(gpu_facts(name).chip, {})
             basis = KernelBasis.FITTED if is_known else KernelBasis.TRANSFERRED
             found = fits.ratios(op, name, table)
-            told = f"{len(found)} | {mean_error(found):.1%} | {within(found):.2f}"
-            print(f"| {op} | {name} | {basis} | {told} |")
+            told = f"{mean_error(found):.1%}", f"{within(found):.2f}"
+            print(table_row(op, name, basis, len(found), *told))
 
 
 def print_repeats(record):
     """Print by which factors rows of products differ, in time for a flop, that are alike."""
-    print("| op | GPU | pairs | median | nine in ten |")
-    print("|---|---|---|---|---|")
+    print(table_head("op | GPU | pairs | median | nine in ten"))
     for op in ("linear", "bmm"):
         for name, table in record[op].items():
             sizes = np.log(table[:, :-1])
@@ -235,34 +230,35 @@ def print_repeats(record):
                 near &= (tiles[:row] == tiles[row]).all(axis=1)
                 apart += np.abs(pace[:row][near] - pace[row]).tolist()
             median, most = np.exp(np.quantile(apart, (0.5, NINE_IN_TEN)))
-            print(f"| {op} | {name} | {len(apart)} | {median:.2f} | {most:.2f} |")
+            print(table_row(op, name, len(apart), f"{median:.2f}", f"{most:.2f}"))
 
 
-def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("record", type=Path)
-    arguments.add_argument("ops", nargs="*", default=list(STARTS))
-    for option in ("--fit", "--by-size", "--repeats", "--shipped"):
-        arguments.add_argument(option, action="store_true")
-    asked = arguments.parse_args()
-    if asked.fit and (asked.by_size or asked.shipped or asked.ops != list(STARTS)):
-        arguments.error("--fit takes all ops and all rows")
-    record = read_record(asked.record)
-    if asked.repeats:
-        print_repeats(record)
-    elif asked.fit:
-        fits, told = print_fits(record, asked.ops, split)
+def main(
+    record: Path,
+    ops: Annotated[list[str] | None, typer.Argument()] = None,
+    fit: bool = False,
+    by_size: bool = False,
+    repeats: bool = False,
+    shipped: bool = False,
+):
+    if fit and (by_size or shipped or ops):
+        raise typer.BadParameter("--fit takes all ops and all rows")
+    ops, tables = ops or list(STARTS), read_record(record)
+    if repeats:
+        print_repeats(tables)
+    elif fit:
+        fits, told = print_fits(tables, ops, split)
         SHIPPED.write_text(HEADER + as_toml({**fits.known, **told}), encoding="utf-8")
     else:
-        shipped = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
-        apart = {op: {} for op in record}
-        for op, found in record.items():
+        known = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
+        apart = {op: {} for op in tables}
+        for op, found in tables.items():
             for name in list(found):
-                if asked.shipped or gpu_facts(name).chip not in shipped:
+                if shipped or gpu_facts(name).chip not in known:
                     apart[op][name] = found.pop(name)
-        if any(record.values()):
-            print_fits(record, asked.ops, split_by_size if asked.by_size else split)
-        print_shipped(apart, asked.ops)
+        if any(tables.values()):
+            print_fits(tables, ops, split_by_size if by_size else split)
+        print_shipped(apart, ops)
 
 
 def print_fits(record, ops, parted):
@@ -273,8 +269,8 @@ def print_fits(record, ops, parted):
     tables = {op: {name: fit for name, (fit, _) in found.items()} for op, found in parts.items()}
     fits = Fits(tables)
     told = {"errors": {}, "within": {}}
-    print("| op | own | nine in ten within | by GPU | new | nine in ten within | by GPU |")
-    print("|---|---|---|---|---|---|---|")
+    within_ = "nine in ten within | by GPU"
+    print(table_head(f"op | own | {within_} | new | {within_}"))
     for op in dict.fromkeys(("relu", *ops)):
         fits.fit_shared(op)
         fits.fit_own(op)
@@ -284,7 +280,7 @@ def print_fits(record, ops, parted):
         by_basis = {KernelBasis.FITTED: own, KernelBasis.TRANSFERRED: new}
         for figure, of in (("errors", mean_error), ("within", within)):
             told[figure][op] = {basis: of(pooled(found)) for basis, found in by_basis.items()}
-        print(f"| {op} | {' | '.join(map(shown, by_basis.values()))} |", flush=True)
+        print(table_row(op, *map(shown, by_basis.values())), flush=True)
     return fits, told
 
 
@@ -301,4 +297,4 @@ def as_toml(table, path=""):
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

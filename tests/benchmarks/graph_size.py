@@ -38,7 +38,6 @@ def timed(label, work):
 
 
 def measure(ops, edges):
-    """Print the times of one size."""
     made = large(ops, edges)
     print(f"{len(made[0]):,} ops, {len(made[1]):,} edges")
     with tempfile.TemporaryDirectory() as folder:

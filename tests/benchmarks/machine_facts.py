@@ -10,7 +10,6 @@ from placement_advisor.machine.this_machine import gpu_count
 
 
 def machine_facts():
-    """Return what a reader has to know to place the figures."""
     processors = Path("/proc/cpuinfo").read_text()
     memory = Path("/proc/meminfo").read_text()
     return {

@@ -3,6 +3,9 @@
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from placement_advisor.errors import ModelError
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
@@ -12,8 +15,14 @@ from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.load.model_source import ModelSource
 
+# Of models, as arguments of a command.
+Names = Annotated[list[str] | None, typer.Argument()]
 SAMPLES = Path(__file__).parents[2] / "sample_models"
 _TIME_LIMIT_S = 600.0
+
+
+def models_of(samples):
+    return [SAMPLES / f"{name}.py" for name in samples or []] or sorted(SAMPLES.glob("*.py"))
 
 
 def traced_model(source, bundle=None, trace=tracer.trace_workload):

@@ -1,11 +1,10 @@
 """Tables in Markdown."""
 
 
-def head(names):
+def table_head(names):
     """Return how a table with such columns begins, as in `one | other`."""
     return f"| {names} |\n|{'---|' * (1 + names.count(' | '))}"
 
 
-def row(*cells):
-    """Return a row of a table."""
+def table_row(*cells):
     return f"| {' | '.join(map(str, cells))} |"

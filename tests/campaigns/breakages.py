@@ -17,8 +17,6 @@ _GENERATORS = ("RandomUniform", "RandomStandardNormal", "TruncatedNormal")
 
 
 class Graph:
-    """A GraphDef with its nodes by name."""
-
     def __init__(self, graph_def):
         self.graph_def = graph_def
         self.nodes = {node.name: node for node in graph_def.node}
@@ -60,7 +58,6 @@ class Graph:
         return node
 
     def constant(self, name, value, dtype, like):
-        """Add a constant, and return its name."""
         proto = tf.make_tensor_proto(value, dtype=tf.as_dtype(dtype))
         return self.add(name, "Const", [], like, dtype=dtype, value=proto).name
 

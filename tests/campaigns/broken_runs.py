@@ -114,11 +114,9 @@ class _Steps:
         _must(runner.verify("single", _STEPS))
 
     def open_program(self, name):
-        """Open a program as it was traced."""
         runner.open_program(name, str(self.folder / name), self.graphs[name], MOST_LIMIT_S)
 
     def trained(self):
-        """Return the variables that gradients change."""
         changed = {
             op.variable
             for op in self.whole.graph.ops

@@ -31,7 +31,6 @@ def code_version():
 
 
 def drawn(cases, count, seed):
-    """Return a random sample of cases, in their order."""
     chosen = set(random.Random(seed).sample(list(cases), min(count, len(cases))))
     return [case for case in cases if case in chosen]
 

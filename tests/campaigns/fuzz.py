@@ -28,7 +28,6 @@ def cases():
 
 
 def examine(case):
-    """Return how many files were refused and read, and what was answered otherwise."""
     kind, first = case.split(":")
     seeds = range(int(first), int(first) + FILES_OF_A_CASE)
     try:
@@ -47,7 +46,6 @@ def is_right(result):
 
 
 def table(results):
-    """Return by reader how many files were refused and read."""
     rows = ["| reader | files | refused | read | answered otherwise |", "|---|---|---|---|---|"]
     for kind in READERS:
         each = [result for result in results if result["case"].startswith(f"{kind}:")]

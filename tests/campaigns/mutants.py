@@ -47,7 +47,6 @@ def drawn_mutants():
 
 
 def explanations():
-    """Return why mutants do no harm, by name."""
     found = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))
     for name, reason in found.items():
         if not reason.startswith(_REASONS):
@@ -71,7 +70,6 @@ def examination(folder):
 
 
 def unexplained(results):
-    """Return the survivors without a reason."""
     known = explanations()
     return [r for r in results if r["killed_by"] is None and r["case"] not in known]
 

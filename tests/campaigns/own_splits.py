@@ -29,7 +29,7 @@ from command_runs import LAUNCH
 from model_tracing import on_workers
 from program_runs import run_program
 from split_scripts import split_script
-from tables import head, row
+from tables import table_head, table_row
 
 from placement_advisor import defaults
 from placement_advisor.candidates import references
@@ -61,7 +61,6 @@ def verdict(interval):
 
 
 def examine(case):
-    """Return what was said of a script's split, and what came of it once more."""
     script = split_script(int(case))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"split_{case}.py"
@@ -155,18 +154,15 @@ def measured_again(path):
 
 
 def table(results):
-    """Return a row for each script, and what they come to."""
-    lines = [
-        head(
-            "seed | script | towers | backward | predicted | measured | said | once more | then "
-            "| contradicted | within"
-        )
-    ]
+    names = "predicted | measured | said | once more | then | contradicted | within"
+    lines = [table_head(f"seed | script | {names}")]
     for found in results:
-        cells = [found["case"], f"{found['style']}, batch {found['batch']}"]
         weight = "heavy" if found["heavy"] else "light"
-        cells.append(f"{weight} {' + '.join(found['towers'])}, tops {found['tops'][0]}")
-        cells.append("with its tower" if found["backward_apart"] else "on one device")
+        script = f"{found['style']}, {weight} {' + '.join(found['towers'])}"
+        cells = [
+            found["case"],
+            f"{script}, backward {'' if found['backward_apart'] else 'not '}apart",
+        ]
         if "said" in found:
             predicted = found["predicted"]
             cells.append(f"{predicted['ratio']:.2f}" if predicted else "–")
@@ -176,7 +172,7 @@ def table(results):
             cells += ["yes" if found[key] else "no" for key in ("contradicted", "is_within")]
         else:
             cells.append(f"failed: {' '.join(found['why'].split())}")
-        lines.append(row(*cells))
+        lines.append(table_row(*cells))
     said = [found.get("said") for found in results]
     both = [found for found in results if "again" in found]
     return "\n".join(lines) + (

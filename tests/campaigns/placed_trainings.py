@@ -34,7 +34,7 @@ import numpy as np
 from campaign import run_campaign
 from program_runs import run_program
 from random_models import random_model
-from tables import head, row
+from tables import table_head, table_row
 
 SEEDS = (
     *(658451, 726844, 667542, 603272, 512995, 896288),
@@ -90,7 +90,6 @@ else:
 
 
 def examine(case):
-    """Return what came of the script of a seed, or why nothing did."""
     seed = int(case)
     number = SEEDS.index(seed)
     needs = {"training", _NEEDED[number]}
@@ -127,7 +126,6 @@ def _trained(text, asked):
 
 
 def _inside(what, asked, **environment):
-    """Do something in a process of its own."""
     env = {"TF_CPP_MIN_LOG_LEVEL": "3", **environment}
     words = sys.executable, str(_INSIDE), what, json.dumps(asked)
     done = run_program(*words, env=env, timeout=_LIMIT_S)
@@ -144,15 +142,13 @@ def _apart(ours, theirs):
 
 
 def _draws_of_its_own(line):
-    """Whether its random numbers are not those of the plain script."""
     features = line["features"]
     return "gan" in features or (line["split"] == "batch" and "dropout" in features)
 
 
 def table(results):
-    """Return as Markdown what has come of the models."""
     lines = [
-        head(
+        table_head(
             "model | split | wrong | steps apart | apart at the end | rounded | over by hand "
             "| ready (trace) | slowed | goes on"
         )
@@ -160,12 +156,12 @@ def table(results):
     for line in results:
         cells = [line["case"], line["split"]]
         if line["why_not"] is not None:
-            lines.append(row(*cells, line["why_not"]))
+            lines.append(table_row(*cells, line["why_not"]))
             continue
         cells += ["draws of its own", "", "", ""] if _draws_of_its_own(line) else _apart_of(line)
         cells += [f"{line['over_by_hand']:.3f}"]
         cells += [f"{line['ready_s']:.1f} s ({line['trace_s']:.1f} s)"]
-        lines.append(row(*cells, line["slowed"], line["goes_on"]))
+        lines.append(table_row(*cells, line["slowed"], line["goes_on"]))
     ran = [line for line in results if line["why_not"] is None]
     right = sum(line["goes_on"] != line["slowed"] for line in ran)
     over = median(line["over_by_hand"] for line in ran) if ran else 0.0

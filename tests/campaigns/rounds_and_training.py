@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 from campaign import run_campaign
 from random_models import random_model
-from tables import head, row
+from tables import table_head, table_row
 
 from placement_advisor import defaults
 from placement_advisor.analysis.options import AnalyzeOptions
@@ -57,8 +57,6 @@ SEEDS = (
 _SPLITS, _RUN_S = 5, 30.0
 # The rounds of an analysis, and the same once more: that they differ is noise, or as-is beside.
 ANALYSIS, AGAIN = "as analyzed", "again"
-# Steps that are counted in a turn.
-_LONGER_STEPS = (80,)
 
 
 class _NotProfiledError(Exception):
@@ -142,9 +140,8 @@ def _in_longer_turns(apparatus, entries):
     Those are missing that would not have an interval within the time of an analysis.
     """
     steps_s = sum(median(chain(*entry.rounds)) for entry in entries.values()) / NS_PER_S
-    lengths = {AGAIN: defaults.STEPS} | {f"{steps} steps": steps for steps in _LONGER_STEPS}
     found = {}
-    for name, steps in lengths.items():
+    for name, steps in {AGAIN: defaults.STEPS, "80 steps": 80}.items():
         trial = Benchmark(apparatus.testbed, steps=steps, watcher=SilentProgress())
         trial.entries |= {label: replace(each, rounds=[]) for label, each in entries.items()}
         rounds_s = least_samples(trial.competitors) * (1 + steps) * steps_s
@@ -155,7 +152,6 @@ def _in_longer_turns(apparatus, entries):
 
 
 def _medians(alone, split):
-    """Return the median step of both in each round that both have, in ns."""
     return [
         (round(median(theirs)), round(median(ours)))
         for theirs, ours in zip(alone, split, strict=False)
@@ -186,7 +182,7 @@ def table(results):
     models = sum(map(bool, found))
     rows = [
         f"{len(trained)} splits of {models} models; each difference: median / 90th percentile\n",
-        head(
+        table_head(
             "turns | splits | rounds | rounds over runs | of that a shift | even over odd rounds | "
             "`single` over its runs | firm verdicts | differ | surely"
         ),
@@ -229,7 +225,7 @@ def _row(name, lines):
     counts = [len(each) for each in rounds]
     shift, of_single = (f"{median(each) - 1:+.1%}" for each in (differences, alone))
     told = _spread(differences), shift, _spread(halves), of_single, firm, differ, surely
-    return row(name, len(lines), f"{min(counts)}-{max(counts)}", *told)
+    return table_row(name, len(lines), f"{min(counts)}-{max(counts)}", *told)
 
 
 def _spread(ratios):
@@ -239,7 +235,6 @@ def _spread(ratios):
 
 
 def _verdict(line, name):
-    """Return what an analysis concludes of the rounds."""
     alone, split = ([(pair[i],) for pair in line["rounds"][name]] for i in (0, 1))
     found = compare(defaults.BASELINE, alone, split, among=line["among"])
     return Verdict.INCONCLUSIVE if found is None else found.verdict

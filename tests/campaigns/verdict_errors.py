@@ -53,7 +53,6 @@ _STEP_NS = 20_000_000
 
 
 def cases():
-    """Return the names of all cases."""
     return [
         f"{noise} noise, ratio {ratio:g}, {alike} of {candidates} candidates"
         f"{f' and {joining} that join' if joining else ''}, part {part}"
@@ -89,7 +88,6 @@ def examine(case, trials=TRIALS):
 
 
 def table(results):
-    """Return a row for each setting."""
     rows = [
         "| noise | true ratio | candidates | wrong | right | rounds |",
         "|---|---|---|---|---|---|",
@@ -118,14 +116,12 @@ class _Bench:
         self._turns = iter(turns)
 
     def prepare(self, label, device_of, program):
-        """Make it ready."""
         return Prepared(moved_ops=(), crossings=())
 
     def verify(self, label, steps):
         """Compare with nothing."""
 
     def run_steps(self, label, batch, steps):
-        """Run a warm-up step and one that counts."""
         return [next(self._turns)] * steps
 
 
@@ -184,7 +180,6 @@ def _recorded(candidates, noise, chance):
 
 @cache
 def _recordings(name):
-    """Return the logarithms of the turns of each model's copies, around their median."""
     found = []
     for line in Path(__file__).with_name(name).read_text().splitlines():
         turns = json.loads(line).get("turn_us", {})

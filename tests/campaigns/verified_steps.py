@@ -144,6 +144,5 @@ STEPS = tuple(_BODIES)
 
 
 def model_file(step, optimizer, rate):
-    """Return the text of a model file."""
     head = _HEAD.replace("OPTIMIZER", OPTIMIZERS[optimizer].format(rate=rate))
     return head + _BODIES[step].replace("RATE", str(rate)).replace("NAME", optimizer)
