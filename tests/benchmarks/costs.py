@@ -37,19 +37,16 @@ from placement_advisor.profile.steps import OP_EVENT, host_lines
 from placement_advisor.profile.xplane import space_file
 from placement_advisor.testbed.benchmark import PROFILED_STEPS, Benchmark, SilentProgress
 
-loop_ops = RemoteModule("loop_ops")
+traced_costs = RemoteModule("traced_costs")
 
 _CALIBRATION = Path(__file__).with_name("calibration_model.py")
 # The kinds that matter, and how far off a prediction may be.
 _LEADING_SHARE = 0.9
 _FACTOR = 2.0
 _SHOWN_KINDS = 12
-_FUSED_WITH_BIAS = "WithBias"
-
 
 # An op as it ran: its kind may be another than in the graph. Times and runs are of a step.
 Executed = namedtuple("Executed", "kind runs time_ns")
-
 
 # Times of all ops of one kind: measured, predicted over measured, and their part of all of it.
 KindFit = namedtuple("KindFit", "kind ops measured_ns ratio share")
@@ -74,7 +71,7 @@ def profiled(path, profiles):
     It is profiled so many times. Each op has the shortest of the medians of the profiles, since
     other work on the machine only ever adds.
     """
-    with on_workers(path, None, 1, loop_ops.trace) as ((traced, within), testbed):
+    with on_workers(path, None, 1, traced_costs.trace_with_loops) as ((traced, within), testbed):
         trial = Benchmark(testbed, steps=1, watcher=SilentProgress())
         entry = trial.enter(on_device(traced.graph, testbed.plan.devices[0].name))
         shortest = {}
@@ -150,50 +147,43 @@ def compared(sample, device):
 
 
 def _parts(graph, within, executed):
-    """Return which ops of the model each executed op stands for."""
-    known = {op.name: op for op in (*within, *graph.ops)}
-    parts = {name: [known[name]] if name in known else [] for name in executed}
-    for op, into in _fused(graph, executed):
-        parts[into].insert(0, op)
-    return parts
-
-
-def _fused(graph, executed):
-    """Yield ops that ran as part of another one, and the name of that one.
+    """Return which ops of the model each executed op stands for.
 
     oneDNN's pass gives a convolution to the bias that reads it, and the gradient of a bias to the
     convolution's that reads the same tensor.
     """
+    known = {op.name: op for op in (*within, *graph.ops)}
+    parts = {name: [known[name]] if name in known else [] for name in executed}
     for op in graph.ops:
         if op.name in executed or not (op.kind.startswith("Conv") or op.kind == "BiasAddGrad"):
             continue
-        near = [edge.consumer for edge in graph.outputs_of(op.name)]
+        near = graph.outputs_of(op.name)
         if op.kind == "BiasAddGrad":
             source = next(edge for edge in graph.inputs_of(op.name) if not edge.is_control)
-            near = [edge.consumer for edge in graph.outputs_of(source.producer)]
-        for other in near:
-            if other in executed and executed[other].kind.endswith(_FUSED_WITH_BIAS):
-                yield op, other
-                break
+            near = graph.outputs_of(source.producer)
+        fused = (edge.consumer for edge in near if edge.consumer in executed)
+        for into in (name for name in fused if executed[name].kind.endswith("WithBias")):
+            parts[into].insert(0, op)
+            break
+    return parts
 
 
 def _fit(executed, parts, device):
     """Return the fit of each kind, the longest first; the least time is predicted for each run."""
-    totals = defaultdict(lambda: [0, 0, 0])
+    times = defaultdict(list)
     for name, op in executed.items():
         if not parts[name] or parts[name][0].role is Role.INPUT:
             continue  # An input is the benchmark's doing, not the model's.
         alone = OpGraph([part._replace(role=Role.FORWARD) for part in parts[name]], ())
         costs = roofline_by_place(alone, Cluster(devices=(device,), links=()))[device.name]
         once_ns = sum(cost.time_ns for cost in costs.costs.values()) + device.launch_overhead_ns
-        total = totals[" + ".join(part.kind for part in parts[name])]
-        for i, more in enumerate((1, op.time_ns, op.runs * once_ns)):
-            total[i] += more
-    whole = sum(measured for _, measured, _ in totals.values()) or 1
-    fits = [
-        KindFit(kind, ops, ns, predicted_ns / ns if ns else 0.0, ns / whole)
-        for kind, (ops, ns, predicted_ns) in totals.items()
-    ]
+        kind = " + ".join(part.kind for part in parts[name])
+        times[kind].append((op.time_ns, op.runs * once_ns))
+    whole = sum(time_ns for each in times.values() for time_ns, _ in each) or 1
+    fits = []
+    for kind, each in times.items():
+        ns, predicted_ns = map(sum, zip(*each, strict=True))
+        fits.append(KindFit(kind, len(each), ns, predicted_ns / ns if ns else 0.0, ns / whole))
     return sorted(fits, key=lambda fit: (-fit.measured_ns, fit.kind))
 
 

@@ -16,14 +16,9 @@ how the programs ran is taken from their sources:
   backward pass. NCCL 2.4 to 2.8 (read: `enqueue.cc`) had one thread launch a collective on all GPUs
   of a process, one after the other.
 
-Three constants are fitted to these rows: the loss beside exchanges and the spread of equal GPUs for
-the range of their clocks, which `hardware.toml` has, and what such a launch takes on each GPU
-(least mean error of the logarithm over a grid, every row the same weight). A range is as wide as
-most of these rows need. Each machine is also predicted with the constants of the others: *left
-out*. The same is done with kernels so fast that one GPU takes what was published: *step known*.
-
-Cards with a bridge come twice, with it and, *bare*, without: where two of them were joined by one,
-they were as fast as two without in every row, to 1 %.
+Three constants are fitted (least mean error of the logarithm over a grid, every row the same
+weight); a range is as wide as most rows need. These, *left out*, *step known* and *bare* (without
+bridges) are explained in docs/explanation/scaling.md.
 
 With ``--one-gpu`` steps of one GPU instead, of `tensorflow-2017`, once by a roofline alone and once
 with the times of kernels. They judge: no constant was fitted to them. Where variables stood on the
@@ -36,26 +31,21 @@ import math
 import tempfile
 from collections import defaultdict
 from dataclasses import replace
+from functools import cache
 from itertools import combinations, compress, product
 from pathlib import Path
-from statistics import fmean, median, quantiles
+from statistics import fmean, median
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import typer
 from model_tracing import called
 from simulated_splits import simulator_of
-from tables import table_head, table_row
+from tables import spread, table_head, table_row
 
 from placement_advisor.analysis.scaled_steps import slowest_of
 from placement_advisor.analysis.target_costs import speedup_within
-from placement_advisor.candidates.batch_split.data_parallel import (
-    ONE_BY_ONE,
-    DataParallel,
-    DataParallelSteps,
-)
-from placement_advisor.candidates.batch_split.mirrored_graph import ALL_REDUCE
-from placement_advisor.candidates.batch_split.split_graph import ON_HOST, SplitGraph
+from placement_advisor.candidates.batch_split import data_parallel, mirrored_graph, split_graph
 from placement_advisor.cost.collectives import ALL_DEVICES, ring_of_devices
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostBasis
@@ -84,7 +74,6 @@ _PAYS = 1.03
 # Of the rows that a range is fitted to; of a machine that is left out, fewer are inside.
 _INSIDE = 0.96
 BRIDGE = " NVLink"
-_MISSES = 24
 _BESIDE_SHARE = 0.05
 
 
@@ -203,11 +192,8 @@ def print_one_gpu(published, *, is_fused):
             ]
             errors.append([abs(ratio - 1) for ratio in ratios])
             table = roofline_by_place(graph, there)[gpu]
-            assumed_ns = sum(
-                cost.time_ns
-                for cost in table.costs.values()
-                if cost.basis is CostBasis.KERNEL_ASSUMED
-            )
+            assumed = (x for x in table.costs.values() if x.basis is CostBasis.KERNEL_ASSUMED)
+            assumed_ns = sum(cost.time_ns for cost in assumed)
             told = f"{ratios[0]:.2f}", f"{ratios[1]:.2f}", f"{assumed_ns / table.total_ns:.0%}"
             print(table_row(row["gpu"], model, batch, f"{published_ns / 1e6:.0f}", *told))
     for word, of in (("median", median), ("mean", fmean), ("worst", max)):
@@ -224,16 +210,11 @@ def simulated_rows(published):
             of_model[row["model"], row["batch_per_gpu"]].append(row)
     for (model, batch), some in of_model.items():
         traces = traced(f"trained({model!r}, {batch}, is_fused=True)", batch)
+        ops, edges = traces.whole.ops, traces.whole.edges
         # Inputs stand on every device.
-        whole = OpGraph(
-            [
-                op._replace(role=Role.CONSTANT) if op.role is Role.INPUT else op
-                for op in traces.whole.ops
-            ],
-            traces.whole.edges,
-        )
+        ops = [op._replace(role=Role.CONSTANT) if op.role is Role.INPUT else op for op in ops]
         for row in some:
-            yield simulated_row(row, one[_key(row)], replace(traces, whole=whole))
+            yield simulated_row(row, one[_key(row)], replace(traces, whole=OpGraph(ops, edges)))
 
 
 def _key(row):
@@ -241,6 +222,7 @@ def _key(row):
     return row["source"], card, row["model"], row["batch_per_gpu"], row["parameters_on"]
 
 
+@cache
 def traced(call, batch):
     """Return the traces of a training step of `published_models`."""
     with tempfile.TemporaryDirectory() as folder:
@@ -290,10 +272,10 @@ def _parts(row, machine, traces, known_ns=None):
     if is_first:
         whole = whole.with_device_links(_before_skylake)
     one, several = (whole.with_devices(whole.device_names()[:n]) for n in (1, row["gpus"]))
-    family = ON_HOST if is_on_host else ONE_BY_ONE
-    steps = DataParallelSteps(traces.weak(row["gpus"]))
+    family = split_graph.ON_HOST if is_on_host else data_parallel.ONE_BY_ONE
+    steps = data_parallel.DataParallelSteps(traces.weak(row["gpus"]))
     split = steps.propose(family, several.devices, ALL_DEVICES)
-    assert isinstance(split, DataParallel)
+    assert isinstance(split, data_parallel.DataParallel)
     unsplit, ring = traces.whole, ring_of_devices(several)
     if is_first:
         ring = replace(ring, bandwidth_bytes_per_s=ring_in_order(several))
@@ -378,9 +360,7 @@ def print_errors(rows, ways):
                 for row, efficiency in zip(rows, efficiencies, strict=True)
                 if row.source == source
             ]
-            tenth = quantiles(errors, n=10, method="inclusive")[-1]
-            told = f"{median(errors):.1%}", f"{tenth:.1%}"
-            print(table_row(f"{source}, {len(some)}", name, *told))
+            print(table_row(f"{source}, {len(some)}", name, *spread(errors)))
 
 
 def print_decisions(rows, ways):
@@ -465,7 +445,7 @@ def print_misses(rows, shipped):
     def error(row):
         return abs(math.log(row.parts.efficiency(shipped) / row.published))
 
-    for row in sorted(rows, key=error, reverse=True)[:_MISSES]:
+    for row in sorted(rows, key=error, reverse=True)[:24]:
         kinds = row.parts, row.bare, row.known
         found, bare, known = (parts.efficiency(shipped) for parts in kinds)
         one_ns, beside_ns = row.parts.one.step_ns, row.parts.several[0].beside_ns
@@ -529,14 +509,15 @@ def _unsplit(graph, cluster, *, is_on_host):
         for op in graph.placed_ops
     }
     placement = Placement(label="one", family="one", device_of=device_of, rationale="")
-    return DataParallel(SplitGraph(graph=graph, replica_of={}, source={}), placement)
+    whole = split_graph.SplitGraph(graph=graph, replica_of={}, source={})
+    return data_parallel.DataParallel(whole, placement)
 
 
 def _after_backward(step):
     """Return the step with collectives that begin when all replicas have all their gradients."""
     split, placement = step
     graph = split.graph
-    reduces = [op for op in graph.ops if op.kind == ALL_REDUCE]
+    reduces = [op for op in graph.ops if op.kind == mirrored_graph.ALL_REDUCE]
     ready = defaultdict(set)
     for op in reduces:
         for edge in graph.inputs_of(op.name):
@@ -550,7 +531,7 @@ def _after_backward(step):
         edges += [Edge(end, op.name, CONTROL_PORT, 0) for op in reduces]
         device_of[end] = placement.device_of[min(names)]
     whole = replace(split, graph=OpGraph(ops, edges))
-    return DataParallel(whole, replace(placement, device_of=device_of))
+    return data_parallel.DataParallel(whole, replace(placement, device_of=device_of))
 
 
 if __name__ == "__main__":

@@ -50,8 +50,6 @@ PUBLISHED = {
     "naisy#49": ("P4", {"single": 1_000 / 9, on_host.TAIL: 1_000 / 19}),
 }
 CARDS = tuple(dict.fromkeys(card for card, _ in PUBLISHED.values()))
-PC_FLOPS_PER_S = 4 * 5e10
-PC_BYTES_PER_S = 0.7 * 34.1e9
 
 
 def main():
@@ -91,7 +89,7 @@ def main():
 def with_pc(cluster):
     """Return the machine with a PC for its host."""
     (host,) = cluster.hosts
-    pc = {"peak_flops_per_s": PC_FLOPS_PER_S, "memory_bandwidth_bytes_per_s": PC_BYTES_PER_S}
+    pc = {"peak_flops_per_s": 4 * 5e10, "memory_bandwidth_bytes_per_s": 0.7 * 34.1e9}
     return replace(cluster, hosts=(replace(host, **pc),))
 
 

@@ -13,9 +13,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import typer
-from model_tracing import Names, models_of, on_workers
-from proposals import proposed
-from tables import table_head, table_row
+from model_tracing import Names, models_of, on_workers, proposed
+from tables import spread, table_head, table_row
 
 from placement_advisor.candidates import references, towers
 from placement_advisor.candidates.by_layer import NotApplicable
@@ -45,8 +44,17 @@ def main(samples: Names = None, modes: str = "train,infer"):
         with on_workers(path, mode) as running:
             if running:
                 rows += _rows(f"{path.stem}, {mode}", *running)
-    if rows:
-        _print_summary(rows)
+    if not rows:
+        return
+    errors = np.abs([row.error for row in rows])
+    middle, tenth = spread(errors)
+    in_range = np.mean([row.is_in_range or abs(row.error) <= _TARGET for row in rows])
+    print(
+        f"\n{len(rows)} peaks of {len({row.model for row in rows})} models: "
+        f"{np.mean(errors <= _TARGET):.0%} within {_TARGET:.0%} of what the median step asked for, "
+        f"{in_range:.0%} so or between the least and the most that a step asked for\n"
+        f"error median {middle}, 90th percentile {tenth}, largest {errors.max():.1%}"
+    )
 
 
 def _rows(model, traced, testbed):
@@ -88,18 +96,6 @@ def _row(model, candidate, device, predicted, measured):
     step_bytes = predicted.size_bytes - predicted.resident_bytes
     is_in_range = min(measured) * (1 - _EQUAL) <= step_bytes <= max(measured) * (1 + _EQUAL)
     return SimpleNamespace(model=model, error=error, is_in_range=is_in_range)
-
-
-def _print_summary(rows):
-    errors = np.abs([row.error for row in rows])
-    in_range = np.mean([row.is_in_range or abs(row.error) <= _TARGET for row in rows])
-    print(
-        f"\n{len(rows)} peaks of {len({row.model for row in rows})} models: "
-        f"{np.mean(errors <= _TARGET):.0%} within {_TARGET:.0%} of what the median step asked for, "
-        f"{in_range:.0%} so or between the least and the most that a step asked for\n"
-        f"error median {np.median(errors):.1%}, 90th percentile {np.quantile(errors, 0.9):.1%}, "
-        f"largest {errors.max():.1%}"
-    )
 
 
 if __name__ == "__main__":

@@ -10,10 +10,8 @@ ends. Elementwise ops are fused where XLA was on: in all rows but those of ELECT
 TF32, whose `run_squad.sh` turns it on with float16 alone. Gradients wait for Horovod's next
 cycle, and those of BERT are exchanged in float16 in steps that compute so.
 
-BioBERT's figures are means of two epochs, not of a steady state, as its page says: so many GPUs
-make so many times fewer steps of them. What starts a run then costs each step the more, the more
-GPUs there are. That is one constant, which is fitted to the two machines of BioBERT that are not
-predicted. Errors are given with these rows and without.
+What starts a run of BioBERT is one constant, fitted to its two machines that are not predicted
+(docs/decisions/0071). Errors are given with these rows and without.
 
 ELECTRA's pre-training adds up gradients over 48 steps and more before it exchanges them. So all
 that its GPUs lose is taken to be the wait for the slowest: these rows judge the spread.
@@ -30,12 +28,12 @@ from collections import Counter, namedtuple
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from statistics import fmean, median, quantiles
+from statistics import fmean, median
 
 import typer
 from gpu_scaling import traced
 from simulated_splits import simulated
-from tables import table_head, table_row
+from tables import spread, table_head, table_row
 
 from placement_advisor.analysis.scaled_steps import slowest_of
 from placement_advisor.candidates.batch_split.data_parallel import DataParallel, DataParallelSteps
@@ -48,7 +46,6 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.op_patterns import with_fusions
 from placement_advisor.machine.presets import read_hardware
 
-_EIGHT = 8
 # What to call for a batch, by the end of the model's name and the beginning of the section.
 _MODELS = {
     ("resnet50v1.5", "Training"): lambda batch: f"trained('resnet50v1.5', {batch}, is_fused=True)",
@@ -72,7 +69,6 @@ _MACHINES = {
     "DGX-2": "8xV100-32GB-NVLink",
 }
 
-
 # What Grappler's rewrite for mixed precision computes in float16. Products and convolutions are
 # allowed; what only runs well in float32 is denied, and so is what follows it. Ops between allowed
 # ones are inferred; clear ones, which compute nothing, do as their neighbours do. An op on no list
@@ -89,7 +85,6 @@ BroadcastTo ConcatV2 ExpandDims Fill GatherV2 Identity Max MaxPool MaxPoolGrad M
 Relu ReluGrad Reshape SelectV2 Slice Split Squeeze StridedSlice StridedSliceGrad Tile Transpose
 Unpack ZerosLike
 """
-
 
 # Samples per second of a model on so many GPUs of a machine, as published and simulated. Where
 # gradients are accumulated, one GPU is taken to do one sample a second.
@@ -111,11 +106,8 @@ def main(record: Path):
         steps.append((name, *(1e3 * rate.samples / per_s for per_s in rates_per_s)))
         if is_half:
             mixed.append(((*key, "float16 over float32 or TF32"), *_over(rate, of[key, False, 1])))
-    for title, ratios in (
-        ("Step of one GPU, ms", steps),
-        ("Weak scaling, efficiency", scaling),
-        ("Mixed precision", mixed),
-    ):
+    titles = "Step of one GPU, ms", "Weak scaling, efficiency", "Mixed precision"
+    for title, ratios in zip(titles, (steps, scaling, mixed), strict=True):
         print(f"\n{table_head(f'{title} | published | simulated')}")
         for name, published, found in ratios:
             print(table_row(", ".join(name), f"{published:.3f}", f"{found:.3f}"))
@@ -178,8 +170,7 @@ def _print_errors(published, found, *, is_ratio):
         *[(f"constant {constant}", [constant] * len(published))] * is_ratio,
         ("simulated", found),
     ):
-        tenth = quantiles(errors(values), n=10, method="inclusive")[-1]
-        print(f"{name}: median {median(errors(values)):.1%}, 90th percentile {tenth:.1%}")
+        print("{}: median {}, 90th percentile {}".format(name, *spread(errors(values))))
     if is_ratio:
         pays = [(value > 1) == (known > 1) for value, known in zip(found, published, strict=True)]
         print(f"more than once as much: {sum(pays)} of {len(pays)} right")
@@ -195,7 +186,7 @@ def simulated_rates(record):
         figures = dict(cell.split("=", 1) for cell in line["row"].split("; ") if "=" in cell)
         gpus = int(figures["GPUs"])
         is_accumulated = any(key.startswith(_ACCUMULATED) for key in figures) and build is None
-        if (build is None and not is_accumulated) or gpus > _EIGHT:
+        if (build is None and not is_accumulated) or gpus > 8:
             skipped[f"{line['model']}{'' if build is None else ', more GPUs'}"] += 1
             continue
         machine = next(text for word, text in _MACHINES.items() if word in section)
@@ -219,14 +210,11 @@ def simulated_rates(record):
     return found
 
 
-_traces = cache(traced)
-
-
 @cache
 def _per_s(name, call, samples, machine, gpus, *, is_half):
     whole = read_hardware(machine)
     cluster = whole.with_devices(whole.device_names()[:gpus])
-    traces = _traces(call, samples)
+    traces = traced(call, samples)
     proposed = DataParallelSteps(traces.weak(gpus)).propose(MIRRORED, cluster.devices, ALL_DEVICES)
     assert isinstance(proposed, DataParallel)
     graph = proposed.split.graph

@@ -37,8 +37,7 @@ READERS = (
     "machine/host_figures.py",
 )
 LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
-Named: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-Documented: TypeAlias = ast.Module | Named
+Documented: TypeAlias = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def docstring_lines(tree):
@@ -69,23 +68,6 @@ def code_tokens(source, tree):
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type not in LAYOUT and token.string and token.start[0] not in docstrings
     ]
-
-
-def lines_of(tokens):
-    """Return the lines that tokens stand on; a text of several lines stands on all of them."""
-    return {line for token in tokens for line in range(token.start[0], token.end[0] + 1)}
-
-
-def public(tree):
-    """Return the module and its public functions, classes and their public methods."""
-    found = [tree]
-    scopes = [tree]
-    while scopes:
-        for node in scopes.pop().body:
-            if isinstance(node, Named) and not node.name.startswith("_"):
-                found.append(node)
-                scopes.extend([node] if isinstance(node, ast.ClassDef) else [])
-    return found
 
 
 def import_graph(folder, **options):
@@ -127,28 +109,18 @@ def figures(folder, under):
     package = folder / PACKAGE
     parts = [package / name for name in under] or [package]
     modules = {}
-    functions = {}
-    tokens, names, documented, imports = 0, 0, 0, 0
+    tokens, imports = 0, 0
     for path in files(parts, "*.py"):
         source = path.read_text()
         tree = ast.parse(source)
         code = code_tokens(source, tree)
-        lines = lines_of(code)
-        where = path.relative_to(package).as_posix()
-        modules[where] = len(lines)
+        # A text of several lines stands on all of them.
+        lines = {line for token in code for line in range(token.start[0], token.end[0] + 1)}
+        modules[path.relative_to(package).as_posix()] = len(lines)
         tokens += len(code)
         imports += import_lines(tree)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                extent = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-                functions[f"{where}:{node.lineno} {node.name}"] = len(lines & set(extent))
-        named = public(tree)
-        names += len(named)
-        documented += sum(ast.get_docstring(node) is not None for node in named)
     total = sum(modules.values())
     readers = [lines for where, lines in modules.items() if where.startswith(READERS)]
-    module = max(modules, key=modules.__getitem__)
-    function = max(functions, key=functions.__getitem__)
     found = {
         "modules": len(modules),
         "code_lines": total,
@@ -156,14 +128,7 @@ def figures(folder, under):
         "tokens_per_code_line": round(tokens / total, 2),
         "modules_over_500_lines": sum(lines > 500 for lines in modules.values()),
     }
-    told = {
-        "largest module": f"{modules[module]} lines, {module}",
-        "functions": f"{len(functions):,}",
-        "largest function": f"{functions[function]} lines, {function}",
-        "docstrings per public name": f"{documented / names:.3f} ({documented:,} of {names:,})",
-        "lines of JSON schemas": f"{line_count(files(parts, '*.schema.json')):,}",
-        "readers of foreign JSON": f"{sum(readers):,} lines in {len(readers)} modules",
-    }
+    told = {"readers of foreign JSON": f"{sum(readers):,} lines in {len(readers)} modules"}
     if not under:
         imported = import_graph(folder)
         importers = map(imported.find_modules_that_directly_import, imported.modules)

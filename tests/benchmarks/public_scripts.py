@@ -44,7 +44,6 @@ GUIDES = (
     "guides/making_new_layers_and_models_via_subclassing.py",
     "examples/demo_*.py",
 )
-_OTHER_BACKENDS = ("_jax_", "_torch_")
 _ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
 # What errors within layers and graphs begin with; a further line says what happened.
 _NO_CAUSE = (".call().", "Graph execution error:")
@@ -102,7 +101,7 @@ def _wanted(folder, rows):
     listed = [path for pattern in GUIDES for path in sorted(keras.glob(pattern))]
     for path in listed:
         name = path.relative_to(folder).as_posix()
-        if name not in known and not any(other in name for other in _OTHER_BACKENDS):
+        if name not in known and not any(other in name for other in ("_jax_", "_torch_")):
             yield name, False
     names = sorted(path.relative_to(folder).as_posix() for path in examples.rglob("*.py"))
     for name in random.Random(SEED).sample(names, len(names)):
@@ -124,21 +123,18 @@ def tried(path):
         run = _run(command, _ADVISOR_S, out=out)
         out.seek(0)
         model = json.load(out)["model"] if run.code == 0 else {}
+    _, found, told = run.err.partition("error: ")
+    refused = _PATH.sub("", " / ".join(told.split("\n"))) if found else run.last_line
+    if run.code is None:
+        refused = f"no answer after {_ADVISOR_S:.0f} s"
     return {
         "plain": said,
         "excluded": False,
         "captured": _PATH.sub("", model["chosen"]) if model else None,
         "mode": model.get("mode"),
-        "refused": None if model else _refusal(run),
+        "refused": None if model else refused,
         "seconds": round(run.seconds, 1),
     }
-
-
-def _refusal(run):
-    if run.code is None:
-        return f"no answer after {_ADVISOR_S:.0f} s"
-    _, found, said = run.err.partition("error: ")
-    return _PATH.sub("", " / ".join(said.split("\n"))) if found else run.last_line
 
 
 def _run(words, limit_s, out=subprocess.DEVNULL, **variables):

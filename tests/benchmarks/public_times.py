@@ -37,11 +37,7 @@ from gpu_scaling import traced
 from simulated_splits import simulated
 from tables import table_head, table_row
 
-from placement_advisor.candidates.batch_split.data_parallel import (
-    ONE_BY_ONE,
-    DataParallel,
-    DataParallelSteps,
-)
+from placement_advisor.candidates.batch_split import data_parallel
 from placement_advisor.cost.collectives import ALL_DEVICES, collective_costs, ring_of_devices
 from placement_advisor.cost.gpu.kernel_times import kernel_time
 from placement_advisor.cost.gpu.kernels import FFT_FILTER
@@ -52,14 +48,12 @@ from placement_advisor.graph.op_work.work import work_of
 from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.machine.hierarchy import read_machine
 from placement_advisor.machine.presets import hardware_figures, read_hardware
-from placement_advisor.units import NS_PER_S
+from placement_advisor.units import NS_PER_MS, NS_PER_S
 
-NS_PER_MS = 1e6
 # Of the halves of DeepBench.
 SEED = 52
 # Classes of sizes, in bytes: up to each.
 SIZES = {"64 kB": 1 << 16, "4 MB": 1 << 22, "1 GB": 1 << 30}
-
 
 # A row of a record and what is predicted for it; rows are told together by the texts.
 Timing = namedtuple("Timing", "op machine kind measured_ns predicted_ns")
@@ -247,9 +241,9 @@ def _step_ns(traces, placement, network):
     machine = read_machine(f"{len(placement)}x(4xT4)-{network}" if network else "4xT4")
     names = machine.host.device_names()[: int(placement[0])]
     cluster = machine.host.with_devices(names)
-    steps = DataParallelSteps(traces.weak(len(names)))
-    proposed = steps.propose_on_hosts(ONE_BY_ONE, cluster.devices, ALL_DEVICES)
-    assert isinstance(proposed, DataParallel), proposed
+    steps = data_parallel.DataParallelSteps(traces.weak(len(names)))
+    proposed = steps.propose_on_hosts(data_parallel.ONE_BY_ONE, cluster.devices, ALL_DEVICES)
+    assert isinstance(proposed, data_parallel.DataParallel), proposed
     rings = ring_of_devices(cluster), *machine.first_levels(len(placement))
     return simulated(proposed, cluster, rings).step_ns
 

@@ -23,7 +23,8 @@ device took in rounds.
 import gzip
 import pickle
 import secrets
-from collections.abc import Mapping, Sequence
+from collections import namedtuple
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -31,47 +32,32 @@ from types import SimpleNamespace
 
 import numpy as np
 import typer
-from model_tracing import SAMPLES, Names, on_workers
-from proposals import proposals
+from model_tracing import SAMPLES, Names, on_workers, proposals
 from random_models import random_model
-from tables import table_head, table_row
+from tables import spread, table_head, table_row
 
 from placement_advisor.analysis.target_costs import ASSUMED_UNCERTAINTY, MEASURED_UNCERTAINTY
 from placement_advisor.candidates import references
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.defaults import BASELINE
-from placement_advisor.graph.placement import Placement
 from placement_advisor.measurement.measurement import paired_ratios
 from placement_advisor.processes.children import preload
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.effort import Effort
-from placement_advisor.testbed.benchmark import Benchmark, SilentProgress, time_in_rounds
-from placement_advisor.testbed.cost_measurement import (
-    CostMeasurement,
-    calibration_of,
-    measure_costs,
-)
+from placement_advisor.testbed import benchmark, cost_measurement
 from placement_advisor.tf.answers import Traced
 
 # All of the step on the second device.
 ELSEWHERE = "elsewhere"
-_SEEDS = 10**6
 # Halves of the rounds that are no farther apart tell of a machine at rest.
 _STEADY = 0.05
 _TRIES = 3
-_STEPS = 4
-_EFFORT = Effort(units=2.0)
 EVEN, ODD = slice(0, None, 2), slice(1, None, 2)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
-    """A placement that ran, with what its steps took in each round, in ns."""
-
-    placement: Placement
-    rounds: Sequence[Sequence[int]]
+# A placement that ran, with what its steps took in each round, in ns.
+Split = namedtuple("Split", "placement rounds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +66,7 @@ class Recording:
 
     name: str
     traced: Traced
-    costing: CostMeasurement
+    costing: cost_measurement.CostMeasurement
     splits: Mapping[str, Split]
 
     def ratio(self, label, rounds=slice(None)):
@@ -101,18 +87,18 @@ def recorded(path, mode, rounds):
         if running is None:
             return None
         traced, testbed = running
-        calibration = calibration_of(testbed, SilentProgress())
-        trial = Benchmark(testbed, steps=_STEPS, watcher=SilentProgress())
-        costing = measure_costs(trial, testbed.plan, traced, calibration)
+        calibration = cost_measurement.calibration_of(testbed, benchmark.SilentProgress())
+        trial = benchmark.Benchmark(testbed, steps=4, watcher=benchmark.SilentProgress())
+        costing = cost_measurement.measure_costs(trial, testbed.plan, traced, calibration)
         costs = costing.costs.everywhere(costing.cluster)
         simulator = Simulator(traced.graph, costs, costing.cluster)
         second = testbed.plan.devices[1].name
         trial.enter(replace(references.on_device(traced.graph, second), label=ELSEWHERE))
-        for placement in proposals(traced.graph, costing, simulator, _EFFORT):
+        for placement in proposals(traced.graph, costing, simulator, Effort(units=2.0)):
             trial.enter(placement)
-        time_in_rounds(trial, rounds, lambda _: None)
+        benchmark.time_in_rounds(trial, rounds, lambda _: None)
     splits = {
-        label: Split(placement=entry.placement, rounds=entry.rounds)
+        label: Split(entry.placement, entry.rounds)
         for label, entry in trial.entries.items()
         if entry.failure is None
     }
@@ -122,7 +108,7 @@ def recorded(path, mode, rounds):
 def main(folder: Path, models: Names = None, fresh: int = 0, rounds: int = 16):
     folder.mkdir(parents=True, exist_ok=True)
     preload()
-    drawn = [str(secrets.randbelow(_SEEDS)) for _ in range(fresh)]
+    drawn = [str(secrets.randbelow(10**6)) for _ in range(fresh)]
     if drawn:
         print(f"seeds drawn: {' '.join(drawn)}", flush=True)
     for name in [*(models or []), *drawn]:
@@ -176,7 +162,6 @@ def outcomes(recording):
     assumed = Sensitivity(roofline, alone, ASSUMED_UNCERTAINTY)
     return [
         SimpleNamespace(
-            model=recording.name,
             family=label,
             measured=recording.ratio(label),
             even=recording.ratio(label, EVEN),
@@ -206,21 +191,12 @@ def _print(found, basis):
         repeats = np.array([abs(each.odd / each.even - 1) / 2 for each in of])
         inside = [r.low <= each.measured <= r.high for r, each in zip(ratios, of, strict=True)]
         width = np.median([ratio.high / ratio.low for ratio in ratios])
-        told = f"{np.median(off):+.1%}", *_spread(repeats), f"{np.mean(inside):.0%}"
-        print(table_row(family, len(of), *_spread(abs(off)), *told, f"{width:.2f}×"))
-
-
-def _spread(errors):
-    return f"{np.median(errors):.1%}", f"{np.quantile(errors, 0.9):.1%}"
+        told = f"{np.median(off):+.1%}", *spread(repeats), f"{np.mean(inside):.0%}"
+        print(table_row(family, len(of), *spread(abs(off)), *told, f"{width:.2f}×"))
 
 
 def _print_errors(recordings):
     found, alone = zip(*map(outcomes, recordings), strict=True)
-    for of_one in found:
-        splits = ", ".join(
-            f"{each.family} {each.by_measured.ratio:.2f} / {each.measured:.2f}" for each in of_one
-        )
-        print(f"{of_one[0].model}: predicted / measured {splits}")
     splits = [each for of_one in found for each in of_one]
     _print(splits, "measured")
     _print(splits, "assumed")
@@ -232,7 +208,9 @@ def _print_errors(recordings):
         common = np.median(off)
         left += list(abs(np.expm1(off - common)))
         against_rounds += list(abs(np.expm1(off + np.log1p(own))))
-        print(f"{recording.name}: one device {own:+.1%}, splits {np.expm1(common):+.1%} in common")
+        ratios = (f"{x.family} {x.by_measured.ratio:.2f} / {x.measured:.2f}" for x in of_one)
+        print(f"{recording.name}: predicted / measured {', '.join(ratios)}")
+        print(f"one device {own:+.1%}, splits {np.expm1(common):+.1%} in common")
     print(
         f"one device {np.median(np.abs(alone)):.1%} off (median), {np.median(alone):+.1%} signed; "
         f"splits without what they have in common {np.median(left):.1%}, "

@@ -1,4 +1,6 @@
-"""Tables in Markdown."""
+"""Tables in Markdown, and what stands in them."""
+
+import numpy as np
 
 
 def table_head(names):
@@ -8,3 +10,8 @@ def table_head(names):
 
 def table_row(*cells):
     return f"| {' | '.join(map(str, cells))} |"
+
+
+def spread(errors):
+    """Return the median and the 90th percentile."""
+    return f"{np.median(errors):.1%}", f"{np.quantile(errors, 0.9):.1%}"

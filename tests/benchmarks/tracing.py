@@ -54,12 +54,19 @@ _NAMES = (*(f"{name}-{size}" for name in _SAMPLE_NAMES for size in ("small", "fu
 def main(models: Names = None):
     preload()
     found = {}
-    times = "trace | inline | ours | share | on top"
-    print(table_head(f"model | ops | edges | {times} | bytes | layers | of all | flops"))
+    names = "trace | inline | ours | share | on top | bytes | layers | of all | flops"
+    print(table_head(f"model | ops | edges | {names}"))
     with tempfile.TemporaryDirectory() as scratch:
         for model in models or _NAMES:
             found[model] = costs = _measured(model, Path(scratch))
-            print(_row(model, costs), flush=True)
+            trace_s, inlining_s = costs["trace_cpu_s"], costs["inlining_cpu_s"]
+            own_s = sum(costs["own_cpu_s"].values())
+            inlining = "–" if inlining_s is None else f"{inlining_s:.2f}"
+            times = f"{trace_s:.2f}", inlining, f"{own_s:.2f}", f"{own_s / trace_s:.1%}"
+            shares = (f"{share:.2%}" for share in costs["shares"])
+            told = f"{costs['on_top_bytes'] / 1e6:.0f} MB", *shares
+            name = Path(model).stem
+            print(table_row(name, costs["ops"], costs["edges"], *times, *told), flush=True)
     print("\nOurs, split up (CPU seconds)")
     for model, costs in found.items():
         parts = "  ".join(f"{part} {cpu_s:.2f}" for part, cpu_s in costs["own_cpu_s"].items())
@@ -76,18 +83,6 @@ def _measured(model, scratch):
         path = SAMPLES / f"{name}.py"
     with Child(path.stem) as child:
         return called(child, traced_costs.measure, str(path), size)
-
-
-def _row(model, costs):
-    trace_s, inlining_s = costs["trace_cpu_s"], costs["inlining_cpu_s"]
-    own_s = sum(costs["own_cpu_s"].values())
-    inlining = "–" if inlining_s is None else f"{inlining_s:.2f}"
-    times = f"{trace_s:.2f}", inlining, f"{own_s:.2f}", f"{own_s / trace_s:.1%}"
-    shares = (f"{share:.2%}" for share in costs["shares"])
-    sizes = costs["ops"], costs["edges"]
-    return table_row(
-        Path(model).stem, *sizes, *times, f"{costs['on_top_bytes'] / 1e6:.0f} MB", *shares
-    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
 """Scripts with a split of their own: what `advisor analyze` says of it, and a second measurement.
 
 The scripts are those of `tests/split_scripts.py`. For each, the command analyzes it on workers, as
-a user would call it. Of its `analysis.json` this is taken: the ratio of `as-written` to `single` as
-measured, with its 95 % interval, and as predicted. The split *wins* if the interval lies below the
-ratio that is worth a split (0.97), *loses* if it lies above, and else the command *cannot tell*.
+a user would call it. The split *wins* if the 95 % interval of the measured ratio of `as-written` to
+`single` lies below 0.97, *loses* if it lies above, and else the command *cannot tell*.
 
 The second measurement shares nothing with the first but the machine, and what links were calibrated
 to: in another process the script runs up to its step again, is traced and placed again, and on new
@@ -33,9 +32,7 @@ from tables import table_head, table_row
 
 from placement_advisor import defaults
 from placement_advisor.candidates import references
-from placement_advisor.candidates.references import as_written
 from placement_advisor.cost.links import calibrated_cluster
-from placement_advisor.defaults import WORTHWHILE_RATIO
 from placement_advisor.errors import AdvisorError
 from placement_advisor.measurement.measurement import compare
 from placement_advisor.processes.children import preload
@@ -49,15 +46,14 @@ WINS, LOSES, CANNOT_TELL = "wins", "loses", "cannot tell"
 _TURN_S, _ROUNDS = 0.5, 30
 _MOST_STEPS = 400
 _LIMIT_S = 1_800.0
-_TAIL_CHARS = 600
 
 
 def verdict(interval):
     """Return what an interval of the ratio to one device says."""
     low, high = interval
-    if high < WORTHWHILE_RATIO:
+    if high < defaults.WORTHWHILE_RATIO:
         return WINS
-    return LOSES if low > WORTHWHILE_RATIO else CANNOT_TELL
+    return LOSES if low > defaults.WORTHWHILE_RATIO else CANNOT_TELL
 
 
 def examine(case):
@@ -115,7 +111,7 @@ def _ran(folder, *words, **environment):
         ran = run_program(*words, env=environment, cwd=folder, timeout=_LIMIT_S)
     except subprocess.TimeoutExpired:
         return f"it took more than {_LIMIT_S:g} s"
-    return ran.stderr[-_TAIL_CHARS:] if ran.returncode else ran
+    return ran.stderr[-600:] if ran.returncode else ran
 
 
 def measured_again(path):
@@ -127,7 +123,7 @@ def measured_again(path):
         traced, testbed = running
         devices = testbed.plan.devices
         cluster = calibrated_cluster(devices, calibration_of(testbed, SilentProgress()))
-        own = as_written(traced.graph, traced.requested_device_of, cluster)
+        own = references.as_written(traced.graph, traced.requested_device_of, cluster)
         if own is None:
             return {"why": f"{defaults.AS_WRITTEN} is no placement"}
         trial = Benchmark(testbed, steps=defaults.STEPS, watcher=SilentProgress())
@@ -158,11 +154,9 @@ def table(results):
     lines = [table_head(f"seed | script | {names}")]
     for found in results:
         weight = "heavy" if found["heavy"] else "light"
-        script = f"{found['style']}, {weight} {' + '.join(found['towers'])}"
-        cells = [
-            found["case"],
-            f"{script}, backward {'' if found['backward_apart'] else 'not '}apart",
-        ]
+        backward = "apart" if found["backward_apart"] else "together"
+        script = f"{weight} {' + '.join(found['towers'])}, backward {backward}"
+        cells = [found["case"], f"{found['style']}, {script}"]
         if "said" in found:
             predicted = found["predicted"]
             cells.append(f"{predicted['ratio']:.2f}" if predicted else "–")

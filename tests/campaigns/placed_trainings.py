@@ -46,8 +46,6 @@ _INSIDE = Path(__file__).with_name("placed_training_parts.py")
 # Ten of twelve draw or normalize. Shares of a batch are not normalized alike, and refused.
 _NEEDED = ("dropout",) * 6 + ("batch_norm",) * 4 + ("training",) * 2
 _SHARES = (4, 5, 10, 11)
-# Plain runs: as it is, then from rounded values.
-_ROUNDED = ("0", "1", "2", "3", "4")
 _TAIL = f"""
 import os
 
@@ -113,13 +111,14 @@ def _trained(text, asked):
         script = Path(folder) / "train.py"
         script.write_text(text + _TAIL)
         asked["script"] = str(script)
-        placed, plain, *rounded = (f"{folder}/{name}.npz" for name in ("placed", *_ROUNDED))
+        placed, plain, *rounded = (f"{folder}/{name}.npz" for name in ("placed", *range(5)))
         _inside("trace", asked)
         found = _inside("placed", asked | {"kept": placed})
         if found["why_not"] is not None:
             return found
-        for drawn, kept in zip(_ROUNDED, (plain, *rounded), strict=True):
-            _inside("plain", asked | {"kept": kept}, ROUNDED=drawn)
+        # As it is, then from rounded values.
+        for drawn, kept in enumerate((plain, *rounded)):
+            _inside("plain", asked | {"kept": kept}, ROUNDED=str(drawn))
         others = [_apart(each, plain) for each in rounded]
         found |= {"apart": _apart(placed, plain), "rounded_apart": [min(others), max(others)]}
         return found | {"slowed": asked["slowed"]} | _inside("trial", asked)
@@ -147,18 +146,18 @@ def _draws_of_its_own(line):
 
 
 def table(results):
-    lines = [
-        table_head(
-            "model | split | wrong | steps apart | apart at the end | rounded | over by hand "
-            "| ready (trace) | slowed | goes on"
-        )
-    ]
+    names = "wrong | steps apart | apart at the end | rounded | over by hand | ready (trace)"
+    lines = [table_head(f"model | split | {names} | slowed | goes on")]
     for line in results:
         cells = [line["case"], line["split"]]
         if line["why_not"] is not None:
             lines.append(table_row(*cells, line["why_not"]))
             continue
-        cells += ["draws of its own", "", "", ""] if _draws_of_its_own(line) else _apart_of(line)
+        if _draws_of_its_own(line):
+            cells += ["draws of its own", "", "", ""]
+        else:
+            cells += ["; ".join(line["wrong"]) or "nothing", f"{line['steps_apart']:.1g}"]
+            cells += [f"{line['apart']:.1g}", "{:.1g} to {:.1g}".format(*line["rounded_apart"])]
         cells += [f"{line['over_by_hand']:.3f}"]
         cells += [f"{line['ready_s']:.1f} s ({line['trace_s']:.1f} s)"]
         lines.append(table_row(*cells, line["slowed"], line["goes_on"]))
@@ -169,12 +168,6 @@ def table(results):
         f"\n\n{len(ran)} of {len(results)} ran placed; step over the one by hand: median "
         f"{over:.3f}; trials right: {right} of {len(ran)}."
     )
-
-
-def _apart_of(line):
-    least, most = line["rounded_apart"]
-    apart = f"{line['steps_apart']:.1g}", f"{line['apart']:.1g}", f"{least:.1g} to {most:.1g}"
-    return ["; ".join(line["wrong"]) or "nothing", *apart]
 
 
 if __name__ == "__main__":

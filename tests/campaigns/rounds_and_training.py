@@ -15,32 +15,14 @@ from pathlib import Path
 from statistics import mean, median
 from types import SimpleNamespace
 
-import numpy as np
 from campaign import run_campaign
 from random_models import random_model
-from tables import table_head, table_row
+from tables import spread, table_head, table_row
 
 from placement_advisor import defaults
+from placement_advisor.analysis import predictions, runs, step_costs, tracing
 from placement_advisor.analysis.options import AnalyzeOptions
-from placement_advisor.analysis.predictions import predict, propose_all
 from placement_advisor.analysis.progress import AnalysisProgress, SilentListener
-from placement_advisor.analysis.runs import (
-    CandidateRuns,
-    ReferenceTimings,
-    candidates_to_run,
-    refine,
-)
-from placement_advisor.analysis.step_costs import (
-    costs_from_measured,
-    make_testbed_session,
-    measure_costs_of_step,
-)
-from placement_advisor.analysis.tracing import (
-    AnalysisRequest,
-    load_model,
-    split_batch,
-    trace_loaded,
-)
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.measurement import Verdict, compare, least_samples, paired_ratios
@@ -82,23 +64,25 @@ def _examined(model):
         source = ModelSource(path=str(path), mode="train" if model.training else "infer")
         options = AnalyzeOptions(source=source, testbed=TestbedKind.WORKERS, output=out)
         course = AnalysisProgress(SilentListener(), options)
-        loader = stack.enter_context(Child("loader"))
-        load_model(source, loader, course.watcher)
-        traced = trace_loaded(source, bundle, loader, course.watcher)
+        loader, watcher = stack.enter_context(Child("loader")), course.watcher
+        tracing.load_model(source, loader, watcher)
+        traced = tracing.trace_loaded(source, bundle, loader, watcher)
         plan = plan_testbed(options.testbed, options.devices)
-        splits = split_batch(options, options.devices, traced, bundle, loader, course.watcher)
-        subject = AnalysisRequest(
-            options=options, plan=plan, traced=traced, splits=splits, growth=None
-        )
-        apparatus = make_testbed_session(subject, loader, bundle, scratch, course.watcher, None)
+        splits = tracing.split_batch(options, options.devices, traced, bundle, loader, watcher)
+        of_model = {"options": options, "plan": plan, "traced": traced, "splits": splits}
+        subject = tracing.AnalysisRequest(**of_model, growth=None)
+        own = loader, bundle, scratch, watcher
+        apparatus = step_costs.make_testbed_session(subject, *own, None)
         stack.callback(apparatus.close)
-        measured = measure_costs_of_step(subject, apparatus, course)
-        costs = costs_from_measured(subject, measured)
-        forecast = predict(propose_all(subject.graph, costs, options.families, options.effort))
+        measured = step_costs.measure_costs_of_step(subject, apparatus, course)
+        costs = step_costs.costs_from_measured(subject, measured)
+        families, effort = options.families, options.effort
+        proposed = predictions.propose_all(subject.graph, costs, families, effort)
+        forecast = predictions.predict(proposed)
 
         def look(results):
             nonlocal forecast
-            refined = refine(forecast, results, options.effort)
+            refined = runs.refine(forecast, results, effort)
             forecast = refined.predictions if refined else forecast
             return refined and refined.placement
 
@@ -109,8 +93,9 @@ def _examined(model):
 
         with suppress(_NotProfiledError):
             steering = SimpleNamespace(show=show, refine=look, advise=lambda _: [])
-            runs = CandidateRuns(options, apparatus, course, steering, ReferenceTimings())
-            runs.run(candidates_to_run(forecast, options), None, None)
+            beside = runs.ReferenceTimings()
+            of_candidates = runs.CandidateRuns(options, apparatus, course, steering, beside)
+            of_candidates.run(runs.candidates_to_run(forecast, options), None, None)
     return found
 
 
@@ -161,7 +146,7 @@ def _medians(alone, split):
 
 def _abba(alone, split):
     """Return what long runs took, of the single device and of a split."""
-    runs = {"single_runs": [], "split_runs": []}
+    found = {"single_runs": [], "split_runs": []}
     order = (("single_runs", alone), ("split_runs", split))
     for batch, pair in enumerate((order, order[::-1])):
         for name, entry in pair:
@@ -171,8 +156,8 @@ def _abba(alone, split):
             if isinstance(answer, CallFailure):
                 return {"failure": answer.message}
             took = {"mean_ns": round(mean(answer[1:])), "median_ns": round(median(answer[1:]))}
-            runs[name].append({"steps": steps, **took})
-    return runs
+            found[name].append({"steps": steps, **took})
+    return found
 
 
 def table(results):
@@ -180,12 +165,10 @@ def table(results):
     found = [[each for each in result["splits"] if "single_runs" in each] for result in results]
     trained = [line for of_model in found for line in of_model]
     models = sum(map(bool, found))
+    columns = "rounds over runs | of that a shift | even over odd rounds | `single` over its runs"
     rows = [
         f"{len(trained)} splits of {models} models; each difference: median / 90th percentile\n",
-        table_head(
-            "turns | splits | rounds | rounds over runs | of that a shift | even over odd rounds | "
-            "`single` over its runs | firm verdicts | differ | surely"
-        ),
+        table_head(f"turns | splits | rounds | {columns} | firm verdicts | differ | surely"),
     ]
     names = dict.fromkeys(name for line in trained for name in line["rounds"])
     rows += [_row(name, [line for line in trained if name in line["rounds"]]) for name in names]
@@ -214,11 +197,12 @@ def _row(name, lines):
     ]
     firm, differ, surely = 0, 0, 0
     for line in lines:
-        verdict = _verdict(line, name)
-        if verdict is not Verdict.INCONCLUSIVE:
+        alone_ns, split_ns = ([(pair[i],) for pair in line["rounds"][name]] for i in (0, 1))
+        found = compare(defaults.BASELINE, alone_ns, split_ns, among=line["among"])
+        if found is not None and found.verdict is not Verdict.INCONCLUSIVE:
             firm += 1
             denied = [
-                (verdict is Verdict.FASTER) != (ratio < defaults.WORTHWHILE_RATIO)
+                (found.verdict is Verdict.FASTER) != (ratio < defaults.WORTHWHILE_RATIO)
                 for ratio in (_ratio(line), *_ratios(line))
             ]
             differ, surely = differ + denied[0], surely + all(denied[1:])
@@ -230,14 +214,7 @@ def _row(name, lines):
 
 def _spread(ratios):
     """Return how far ratios are from 1: the median and nine in ten."""
-    off = [abs(each - 1) for each in ratios]
-    return f"{median(off):.1%} / {np.quantile(off, 0.9):.1%}" if off else "none"
-
-
-def _verdict(line, name):
-    alone, split = ([(pair[i],) for pair in line["rounds"][name]] for i in (0, 1))
-    found = compare(defaults.BASELINE, alone, split, among=line["among"])
-    return Verdict.INCONCLUSIVE if found is None else found.verdict
+    return " / ".join(spread([abs(each - 1) for each in ratios])) if ratios else "none"
 
 
 def _median_ratio(rounds):
