@@ -136,7 +136,7 @@ def figures(folder, under):
         found["test_lines"] = line_count(files([folder / "tests"], "*.py"))
         chain = longest_chain(folder)
         found["longest_chain"] = len(chain)
-        told["longest chain"] = " > ".join(chain)
+        told["longest chain"] = f"{len(chain)} modules: {' > '.join(chain)}"
     shown = {name.replace("_", " "): f"{value:,}" for name, value in found.items()}
     for name, value in (shown | told).items():
         print(f"{name:<27}{value}")
