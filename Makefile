@@ -45,7 +45,7 @@ versions: $(INSTALLED)  ## run the tests and write their row into docs/reference
 test-slow: $(INSTALLED)  ## run the slow tests only, without those of campaigns and verdicts
 	$(PYTEST) $(SIDE_BY_SIDE) -n2 -m slow
 
-test-campaigns: $(INSTALLED)  ## run what draws cases, five times as many, and a sample of each campaign
+test-campaigns: $(INSTALLED)  ## run what draws cases, five times as many, and samples of campaigns
 	$(PYTEST) -m "campaign or hypothesis" --hypothesis-profile=nightly
 
 verdicts: $(INSTALLED)  ## run four models whose verdicts are known, on two workers, about 2 minutes
@@ -60,16 +60,14 @@ bench: $(INSTALLED)  ## measure the figures of docs/reference/figures.md, about 
 RECORDINGS := recordings/$(shell date +%Y%m%d-%H%M%S)
 bench-fidelity: $(INSTALLED)  ## predicted against measured, 24 models drawn anew (docs/explanation/cost-model.md), about an hour
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/record_runs.py $(RECORDINGS) --fresh 24
-	PYTHONPATH=tests $(BIN)/python tests/benchmarks/recorded_errors.py $(RECORDINGS)/*.recording
 
 bench-samples: $(INSTALLED)  ## predicted against measured on the samples, about 12 minutes
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/record_runs.py $(RECORDINGS) $(notdir $(basename $(wildcard sample_models/*.py)))
-	PYTHONPATH=tests $(BIN)/python tests/benchmarks/recorded_errors.py $(RECORDINGS)/*.recording
 
 # Hours long in all; each call goes on where the last one stopped, after 55 minutes at the latest.
 # For example: make campaign-broken-runs CAMPAIGN="--sample 20"
 campaign-%: $(INSTALLED)
-	PYTHONPATH=tests:tests/benchmarks $(BIN)/python tests/campaigns/$(subst -,_,$*).py $(CAMPAIGN)
+	PYTHONPATH=tests:tests/tf:tests/benchmarks $(BIN)/python tests/campaigns/$(subst -,_,$*).py $(CAMPAIGN)
 
 # Not --quiet, which hides the warnings that strict mode counts.
 docs: $(INSTALLED)  ## write JSON Schemas and the tables of docs/reference/contracts.md, build the site into site/

@@ -32,7 +32,6 @@ def step(matrix, one, other, few):
 
 
 def workload():
-    """Return what to analyse."""
     ones = np.ones(NUMBERS, np.float32)
     few = np.zeros((4, 4), np.float32)
     inputs = (np.ones((WIDTH, WIDTH), np.float32), ones, ones, few)

@@ -14,16 +14,17 @@ kind, with the time of all their runs in a step. Convolutions that oneDNN fused 
 a kind of its own, with the work of both.
 """
 
-import argparse
 from collections import Counter, defaultdict, namedtuple
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
 
-from model_tracing import SAMPLES, on_workers
+import typer
+from model_tracing import Names, models_of, on_workers
 from op_formulas import has_formula
+from tables import table_head, table_row
 
 from placement_advisor.candidates.references import on_device
 from placement_advisor.cost.roofline import roofline_by_place
@@ -36,55 +37,30 @@ from placement_advisor.profile.steps import OP_EVENT, host_lines
 from placement_advisor.profile.xplane import space_file
 from placement_advisor.testbed.benchmark import PROFILED_STEPS, Benchmark, SilentProgress
 
-loop_ops = RemoteModule("loop_ops")
+traced_costs = RemoteModule("traced_costs")
 
 _CALIBRATION = Path(__file__).with_name("calibration_model.py")
 # The kinds that matter, and how far off a prediction may be.
 _LEADING_SHARE = 0.9
 _FACTOR = 2.0
 _SHOWN_KINDS = 12
-_FUSED_WITH_BIAS = "WithBias"
-
 
 # An op as it ran: its kind may be another than in the graph. Times and runs are of a step.
 Executed = namedtuple("Executed", "kind runs time_ns")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindFit:
-    """Times of all ops of one kind. ``share`` is their part of all measured time."""
-
-    kind: str
-    ops: int
-    measured_ns: int
-    predicted_ns: int
-    share: float
-
-    @property
-    def ratio(self):
-        """Predicted over measured, 0 where nothing was measured."""
-        return self.predicted_ns / self.measured_ns if self.measured_ns else 0.0
-
-    @property
-    def is_good(self):
-        """Whether the prediction is neither `_FACTOR` times too long nor too short."""
-        return 1 / _FACTOR <= self.ratio <= _FACTOR
+# Times of all ops of one kind: measured, predicted over measured, and their part of all of it.
+KindFit = namedtuple("KindFit", "kind ops measured_ns ratio share")
 
 
-def main():
-    names = sorted(path.stem for path in SAMPLES.glob("*.py"))
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("samples", nargs="*", metavar="SAMPLE", help=f"of {', '.join(names)}")
-    parser.add_argument("--profiles", type=int, default=3, help="profiles per sample (3)")
-    options = parser.parse_args()
+def main(samples: Names = None, profiles: int = 3):
     preload()
     found = {}
-    before = _calibrated(profiled(_CALIBRATION, options.profiles))
-    for name in options.samples or names:
-        sample = profiled(SAMPLES / f"{name}.py", options.profiles)
-        after = _calibrated(profiled(_CALIBRATION, options.profiles))
-        found[name] = compared(sample, _best(before, after))
-        _print(name, found[name])
+    before = _calibrated(profiled(_CALIBRATION, profiles))
+    for path in models_of(samples):
+        sample = profiled(path, profiles)
+        after = _calibrated(profiled(_CALIBRATION, profiles))
+        found[path.stem] = compared(sample, _best(before, after))
+        _print(path.stem, found[path.stem])
         before = after
     _print_summary(found)
 
@@ -95,7 +71,7 @@ def profiled(path, profiles):
     It is profiled so many times. Each op has the shortest of the medians of the profiles, since
     other work on the machine only ever adds.
     """
-    with on_workers(path, None, 1, loop_ops.trace) as ((traced, within), testbed):
+    with on_workers(path, None, 1, traced_costs.trace_with_loops) as ((traced, within), testbed):
         trial = Benchmark(testbed, steps=1, watcher=SilentProgress())
         entry = trial.enter(on_device(traced.graph, testbed.plan.devices[0].name))
         shortest = {}
@@ -158,7 +134,7 @@ def compared(sample, device):
         if not parts[name]:
             without["not in the graph"] += op.time_ns
         elif not all(has_formula(part.kind) for part in parts[name]):
-            without[_label(parts[name])] += op.time_ns
+            without[" + ".join(part.kind for part in parts[name])] += op.time_ns
     fits = _fit(executed, parts, device)
     return SimpleNamespace(
         device=device,
@@ -171,55 +147,49 @@ def compared(sample, device):
 
 
 def _parts(graph, within, executed):
-    """Return which ops of the model each executed op stands for."""
-    known = {op.name: op for op in (*within, *graph.ops)}
-    parts = {name: [known[name]] if name in known else [] for name in executed}
-    for op, into in _fused(graph, executed):
-        parts[into].insert(0, op)
-    return parts
-
-
-def _fused(graph, executed):
-    """Yield ops that ran as part of another one, and the name of that one.
+    """Return which ops of the model each executed op stands for.
 
     oneDNN's pass gives a convolution to the bias that reads it, and the gradient of a bias to the
     convolution's that reads the same tensor.
     """
+    known = {op.name: op for op in (*within, *graph.ops)}
+    parts = {name: [known[name]] if name in known else [] for name in executed}
     for op in graph.ops:
         if op.name in executed or not (op.kind.startswith("Conv") or op.kind == "BiasAddGrad"):
             continue
-        near = [edge.consumer for edge in graph.outputs_of(op.name)]
+        near = graph.outputs_of(op.name)
         if op.kind == "BiasAddGrad":
             source = next(edge for edge in graph.inputs_of(op.name) if not edge.is_control)
-            near = [edge.consumer for edge in graph.outputs_of(source.producer)]
-        for other in near:
-            if other in executed and executed[other].kind.endswith(_FUSED_WITH_BIAS):
-                yield op, other
-                break
-
-
-def _label(parts):
-    return " + ".join(part.kind for part in parts)
+            near = graph.outputs_of(source.producer)
+        fused = (edge.consumer for edge in near if edge.consumer in executed)
+        for into in (name for name in fused if executed[name].kind.endswith("WithBias")):
+            parts[into].insert(0, op)
+            break
+    return parts
 
 
 def _fit(executed, parts, device):
     """Return the fit of each kind, the longest first; the least time is predicted for each run."""
-    totals = defaultdict(lambda: [0, 0, 0])
+    times = defaultdict(list)
     for name, op in executed.items():
         if not parts[name] or parts[name][0].role is Role.INPUT:
             continue  # An input is the benchmark's doing, not the model's.
         alone = OpGraph([part._replace(role=Role.FORWARD) for part in parts[name]], ())
         costs = roofline_by_place(alone, Cluster(devices=(device,), links=()))[device.name]
         once_ns = sum(cost.time_ns for cost in costs.costs.values()) + device.launch_overhead_ns
-        total = totals[_label(parts[name])]
-        for i, more in enumerate((1, op.time_ns, op.runs * once_ns)):
-            total[i] += more
-    whole = sum(measured for _, measured, _ in totals.values()) or 1
-    fits = [
-        KindFit(kind=kind, ops=ops, measured_ns=ns, predicted_ns=predicted, share=ns / whole)
-        for kind, (ops, ns, predicted) in totals.items()
-    ]
+        kind = " + ".join(part.kind for part in parts[name])
+        times[kind].append((op.time_ns, op.runs * once_ns))
+    whole = sum(time_ns for each in times.values() for time_ns, _ in each) or 1
+    fits = []
+    for kind, each in times.items():
+        ns, predicted_ns = map(sum, zip(*each, strict=True))
+        fits.append(KindFit(kind, len(each), ns, predicted_ns / ns if ns else 0.0, ns / whole))
     return sorted(fits, key=lambda fit: (-fit.measured_ns, fit.kind))
+
+
+def is_good(fit):
+    """Return whether the prediction is neither `_FACTOR` times too long nor too short."""
+    return 1 / _FACTOR <= fit.ratio <= _FACTOR
 
 
 def leading(fits):
@@ -241,28 +211,23 @@ def _print(name, found):
         kinds = sorted(found.without_formula.items(), key=lambda item: -item[1])
         print("without: " + ", ".join(f"{kind} {share:.2%}" for kind, share in kinds))
     important = {fit.kind for fit in leading(found.fits)}
-    print(f"  {'kind':<38}{'ops':>6}{'measured µs':>13}{'share':>7}{'roofline':>10}")
+    print(f"\n{table_head('kind | ops | measured µs | share | roofline | within 2×')}")
     for fit in found.fits[: max(_SHOWN_KINDS, len(important))]:
-        mark = "" if fit.kind not in important else " ok" if fit.is_good else " OFF"
-        print(
-            f"  {fit.kind:<38}{fit.ops:>6}{fit.measured_ns / 1e3:>13.1f}{fit.share:>7.1%}"
-            f"{fit.ratio:>9.2f}×{mark}",
-            flush=True,
-        )
+        mark = "" if fit.kind not in important else "ok" if is_good(fit) else "OFF"
+        told = f"{fit.measured_ns / 1e3:.1f}", f"{fit.share:.1%}", f"{fit.ratio:.2f}×"
+        print(table_row(fit.kind, fit.ops, *told, mark), flush=True)
 
 
 def _print_summary(found):
-    print(f"\n{'sample':<22}{'formula':>9}{'within 2×':>11}{'time in these':>15}  off")
+    print(f"\n{table_head('sample | formula | within 2× | time in these | off')}")
     for name, of in found.items():
         important = leading(of.fits)
-        good = [fit for fit in important if fit.is_good]
-        off = [f"{fit.kind} {fit.ratio:.2f}×" for fit in important if fit not in good]
+        good = [fit for fit in important if is_good(fit)]
+        off = ", ".join(f"{fit.kind} {fit.ratio:.2f}×" for fit in important if fit not in good)
         share = sum(fit.share for fit in good) / sum(fit.share for fit in important)
-        print(
-            f"{name:<22}{of.formula_share:>9.1%}{f'{len(good)} of {len(important)}':>11}"
-            f"{share:>15.0%}  {', '.join(off)}"
-        )
+        told = f"{of.formula_share:.1%}", f"{len(good)} of {len(important)}", f"{share:.0%}"
+        print(table_row(name, *told, off))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -1,17 +1,14 @@
 """How many ops per second the compiled event loop simulates, next to another simulator.
 
-Random graphs on four devices, placed at random, so that most tensors cross; in turn with copy
-engines, with cores that move the bytes themselves, and with copy engines and launches ahead. The
-other simulator, which has copy engines alone, is a script that prints a line for each number of
-ops, which begins with that number and ends in ``<rate> M ops/s`` (--reference). Both run in turns,
-the best of each counts. Ours records the whole schedule: when every op was ready, started and
-ended, and every transfer.
+Random graphs on four devices with copy engines, placed at random, so that most tensors cross. The
+other simulator is a script that prints a line for each number of ops, which begins with that number
+and ends in ``<rate> M ops/s`` (--reference). Both run in turns, the best of each counts. Ours
+records the whole schedule: when every op was ready, started and ended, and every transfer.
 
 With ``--compare MODEL MACHINE``, what the stages of `advisor compare-hardware` take instead: by the
 clock, and of the processor without its children, which import TensorFlow, load and trace.
 """
 
-import argparse
 import re
 import subprocess
 import sys
@@ -22,6 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import typer
 
 from placement_advisor.analysis.compare_hardware import compare_hardware
 from placement_advisor.report.plans import render_hardware_comparison
@@ -31,46 +29,31 @@ from placement_advisor.tf.load.model_source import ModelSource
 
 _COUNTS = (1_000, 20_000, 200_000)
 _DEVICES = 4
-_EDGES_PER_OP = 1.6
 # As many as there are tensors would be no model: shapes repeat.
 _SIZES = 1_000
-_QUANTUM_NS = 3_000_000
-_ASLEEP_NS = 1_000_000
 _REPEATS = 7
 _TURNS = 3
 
 
-def main():
-    """Print a row for each number of ops."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--reference", type=Path, help="a script that prints its own rates")
-    parser.add_argument("--compare", nargs=2, metavar=("MODEL", "MACHINE"))
-    options = parser.parse_args()
-    if options.compare:
-        _compare(*options.compare)
+def main(reference: Path | None = None, compare: tuple[str, str] | None = None):
+    if compare:
+        _compare(*compare)
         return
     steps = {count: _step(count) for count in _COUNTS}
-    by_engines, by_cores, ahead, theirs = (dict.fromkeys(_COUNTS, 0.0) for _ in range(4))
+    ours, theirs = (dict.fromkeys(_COUNTS, 0.0) for _ in range(2))
     for _ in range(_TURNS):
         for count, step in steps.items():
-            by_engines[count] = max(by_engines[count], _rate(step, work_ns=0))
-            by_cores[count] = max(by_cores[count], _rate(step, work_ns=20_000))
-            launching = step._replace(is_ahead=np.full(_DEVICES, True))
-            ahead[count] = max(ahead[count], _rate(launching, work_ns=0))
-        if options.reference:
-            for count, rate in _reference_rates(options.reference).items():
-                theirs[count] = max(theirs[count], rate)
-    for count in _COUNTS:
-        ours = by_engines[count]
-        ratio = f", {ours / theirs[count]:.2f} of {theirs[count]:.1f}" if theirs[count] else ""
-        print(
-            f"{count:>8,} ops: {ours:.1f} M ops/s{ratio}; by cores {by_cores[count]:.1f}, "
-            f"launched ahead {ahead[count]:.1f}"
-        )
+            ours[count] = max(ours[count], _rate(step))
+        if reference:
+            shown = subprocess.check_output([sys.executable, str(reference)], text=True)
+            for count, rate in re.findall(r"^(\d+) .* ([\d.]+) M ops/s$", shown, re.MULTILINE):
+                theirs[int(count)] = max(theirs[int(count)], float(rate))
+    for count, rate in ours.items():
+        ratio = f", {rate / theirs[count]:.2f} of {theirs[count]:.1f}" if theirs[count] else ""
+        print(f"{count:>8,} ops: {rate:.1f} M ops/s{ratio}")
 
 
 def _compare(model, machine):
-    """Print a row for each stage."""
     marks = []
 
     def working(stage, *_):
@@ -89,7 +72,7 @@ def _compare(model, machine):
 def _step(count):
     """Return a random graph whose edges mostly lead to ops near by."""
     random = np.random.default_rng(0)
-    edges = int(count * _EDGES_PER_OP)
+    edges = int(count * 1.6)
     producer = np.sort(random.integers(0, count - 1, edges))
     reader = np.minimum(count - 1, producer + 1 + random.geometric(0.01, edges))
     duration_ns = random.integers(1_000, 100_000, count)
@@ -107,39 +90,29 @@ def _step(count):
     )
 
 
-def _rate(step, work_ns):
-    """Return millions of ops per second, the best of some runs.
-
-    ``work_ns`` is what a copy costs the core of either end; without any, an engine moves it.
-    """
+def _rate(step):
+    """Return millions of ops per second, the best of some runs."""
     links = _DEVICES**2
-    work = np.full((1, _SIZES), work_ns, np.int64)
+    no_work = np.zeros((1, _SIZES), np.int64)
     bytes_ns = np.linspace(0, 100_000, _SIZES).astype(np.int64)[np.newaxis]
     wires = Wires(
         kind=np.zeros(links, np.uint32),
         channel=np.arange(links, dtype=np.uint32),
         latency_ns=np.array([10_000]),
         request_ns=np.array([0]),
-        wake_ns=np.array([work_ns]),
+        wake_ns=np.array([0]),
         bytes_ns=bytes_ns,
         wire_ns=bytes_ns,
-        send_ns=work,
-        receive_ns=work,
+        send_ns=no_work,
+        receive_ns=no_work,
     )
     begin_ns = np.zeros(_DEVICES, np.int64)
-    asked = step, wires, begin_ns, _QUANTUM_NS, _ASLEEP_NS
+    quantum_ns, asleep_ns = 3_000_000, 1_000_000
+    asked = step, wires, begin_ns, quantum_ns, asleep_ns
     # The first one may compile.
     times_s = timeit.repeat(lambda: event_loop.run(*asked), number=1, repeat=1 + _REPEATS)
     return len(step.device) / min(times_s) / 1e6
 
 
-def _reference_rates(script):
-    shown = subprocess.run(
-        [sys.executable, str(script)], check=True, capture_output=True, text=True
-    ).stdout
-    found = re.findall(r"^(\d+) .* ([\d.]+) M ops/s$", shown, re.MULTILINE)
-    return {int(count): float(rate) for count, rate in found}
-
-
 if __name__ == "__main__":
-    main()
+    typer.run(main)

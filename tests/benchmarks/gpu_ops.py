@@ -11,30 +11,108 @@ that it ships; with `--shipped` all are. `--fit` fits to all, and writes the con
 package ships, with their errors. `--by-size` fits to the two thirds of the rows with the least
 work, and judges the others, on the same GPU and on a new one; without the fifth as well.
 `--repeats` prints how far the record's own rows of products differ that are alike.
+
+Constants are a table of positive numbers, in parts. They are fitted by the Levenberg-Marquardt
+method on their logarithms. Residuals are logarithms, then relative errors; large ones count less,
+so that a few odd rows do not decide. What a record says nothing of stays where the fit begins.
 """
 
-import argparse
 import csv
 import gzip
 import tomllib
 from pathlib import Path
 from statistics import geometric_mean
+from typing import Annotated, NamedTuple
 
 import numpy as np
-from gpu_op_fit import OTHER_STARTS, STARTS, Rows, best_fit, fitted
+import typer
+from tables import table_head, table_row
 
 from placement_advisor.cost.gpu import kernel_times
-from placement_advisor.cost.gpu.kernel_times import (
-    ALL_CHIPS,
-    KernelBasis,
-    constants_for,
-    copy_bandwidth,
-    generation,
-    memory_group,
-)
+from placement_advisor.cost.gpu.kernel_times import ALL_CHIPS, KernelBasis
 from placement_advisor.cost.gpu.kernels import SLOT_WATTS
-from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
+from placement_advisor.machine.gpu_facts import GpuFacts, gpu_facts, gpus_with_facts
 from placement_advisor.machine.presets import hardware_figures
+
+# Residuals beyond this count linearly: first wide, so that a bad beginning is no dead end.
+WIDTHS = (0.5, 0.15)
+LAST_WIDTH = 0.1
+STEPS_OF_A_WIDTH = 10
+# How much leaving its beginning by a factor of e costs a constant, in mean error.
+PRIOR = 0.01
+# Constants that are shares.
+UP_TO_ONE = ("peak_shares", "bandwidth_share")
+# No launch took longer than the shortest rows: those of convolutions, on P100, took the longest.
+LONGEST_LAUNCH_S = 1.08e-4
+
+TILES = {"128x128": 0.85, "128x64": 0.85, "64x128": 0.8, "64x64": 0.75, "128x32": 0.6}
+NARROW_TILES = {"32x128": 0.55, "64x32": 0.4, "32x64": 0.4, "32x32": 0.25}
+CLOCK = {"sustained_flops_per_joule": 5e10, "sustained_after_s": 3e-3}
+
+
+def _tiles(peak_shares, filling_k=20.0, single_tile=0.5, adding_up_s=3e-6):
+    return {
+        "peak_shares": peak_shares,
+        "filling_k": filling_k,
+        "single_tile": single_tile,
+        "adding_up_s": adding_up_s,
+    }
+
+
+PRODUCTS = {
+    "tiling": _tiles(TILES | NARROW_TILES, filling_k=15.0, single_tile=0.1),
+    "scattered": 0.5,
+    "straddling": 0.1,
+    "writing": 0.4,
+    "clock": CLOCK,
+    "record_launch_s": 2e-5,
+}
+FAR = {
+    "far_rows": 0.3,
+    "far_rows_k": 4000.0,
+    "far_rows_size": 8e12,
+    "half_tiles": 0.1,
+    "half_tiles_n": 3000.0,
+}
+# Of libraries with tiles of 128 columns alone, or of 128 rows as well: others cost as much.
+WIDE = {"128x128": 0.85, "128x64": 0.85, "64x128": 0.45, "64x64": 0.45, "128x32": 0.45}
+WIDE |= {"32x128": 0.22, "64x32": 0.22, "32x64": 0.22, "32x32": 0.12}
+SQUARE = {"128x128": 0.9, "128x64": 0.45, "64x128": 0.45, "64x64": 0.22, "128x32": 0.22}
+SQUARE |= {"32x128": 0.22, "64x32": 0.12, "32x64": 0.12, "32x32": 0.06}
+ROWS = {"held": 1.5, "again": 0.1, "idle": 0.2, "row_elements": 50.0, "record_launch_s": 1.5e-5}
+STREAM = {"bandwidth_share": 0.8, "record_launch_s": 1.5e-5}
+STARTS = {
+    "linear": PRODUCTS | FAR,
+    "bmm": PRODUCTS,
+    "conv": {
+        "direct": _tiles({"128x128": 0.9, "128x64": 0.7, "64x64": 0.5, "128x32": 0.35}),
+        "f2": _tiles({"64x64": 0.6, "128x32": 0.5, "32x32": 0.3}, adding_up_s=3e-4),
+        "f4": _tiles({"128x128": 0.9, "128x64": 0.8, "64x64": 0.5, "32x32": 0.3}),
+        "clock": CLOCK,
+        "reading": 0.5,
+        "f2_filter": 8.0,
+        "f4_filter": 1.5,
+        "f4_images": 1.0,
+        "f4_start_s": 9e-5,
+        "record_launch_s": 6e-5,
+    },
+    **dict.fromkeys(("add", "mul", "relu", "tanh", "gelu"), STREAM),
+    "softmax": ROWS | {"held": 10.0, "again": 10.0, "idle": 10.0},
+    "ln": ROWS | {"cache_reach": 1.0},
+}
+
+# Where a chip is far from the others, a fit that begins among them ends in a dead end.
+OTHER_STARTS = {
+    "linear": [
+        STARTS["linear"]
+        | {"far_rows": 0.5, "far_rows_k": 800.0, "half_tiles": 1.3}
+        | {"clock": {"sustained_flops_per_joule": 4e10, "sustained_after_s": 2e-3}}
+    ],
+    "bmm": [
+        PRODUCTS | {"tiling": PRODUCTS["tiling"] | {"peak_shares": shares}, "scattered": 1.0}
+        for shares in (WIDE, SQUARE)
+    ],
+}
 
 SEED = 25
 HELD_OUT = 1 / 5
@@ -50,7 +128,7 @@ ROWS_OF_A_FIT, ROWS_OF_ONE_GPU_AMONG_OTHERS = 2_000, 500
 NINE_IN_TEN = 0.9
 # They tell the bandwidth; relu's is that of copies, which all other ops need.
 STREAMS = ("relu", "add", "mul", "tanh", "gelu")
-GROUPING = {"linear": generation, **dict.fromkeys(STREAMS, memory_group)}
+GROUPING = {"linear": kernel_times.generation, **dict.fromkeys(STREAMS, kernel_times.memory_group)}
 # Whose clock an op has on cards that are not in the record.
 CLOCK_OF = {"linear": "bmm"}
 SHIPPED = Path(kernel_times.__file__).with_suffix(".toml")
@@ -66,11 +144,7 @@ HEADER = """\
 
 
 def datasheet_of(name):
-    """Return the datasheet that a record's name means: its own, a preset's, else the first alike.
-
-    >>> datasheet_of("L4"), datasheet_of("H100"), datasheet_of("P100")
-    ('L4', 'H100-SXM5', 'P100-PCIe')
-    """
+    """Return the datasheet that a name means: its own, a preset's, else the first alike."""
     known = gpus_with_facts()
     preset = hardware_figures()["devices"].get(name, {}).get("gpu")
     alike = (gpu for gpu in known if gpu.startswith(f"{name}-"))
@@ -95,7 +169,6 @@ def read_record(folder):
 
 
 def split(table):
-    """Return the rows to fit to, and those held out."""
     shuffled = np.random.default_rng(SEED).permutation(table)
     held_out = round(HELD_OUT * len(table))
     return shuffled[held_out:], shuffled[:held_out]
@@ -109,6 +182,92 @@ def split_by_size(table):
     return rows[~is_large], rows[is_large]
 
 
+class Rows(NamedTuple):
+    """Some of a record's rows of one op on one GPU, with the bandwidth of its copies."""
+
+    op: str
+    gpu: GpuFacts
+    bandwidth: float
+    dims: np.ndarray
+    latency_s: np.ndarray
+
+    def predicted_s(self, constants):
+        kernels_s = kernel_times.OPS[self.op](self.dims, self.gpu, constants, self.bandwidth)
+        return kernels_s + constants["record_launch_s"]
+
+
+def fitted(start, parts):
+    """Return the constants that fit best; each part counts the same, however many rows it has."""
+    beginning = np.array(_flat(start))
+    weights = np.concatenate([np.full(len(p.latency_s), 1 / len(p.latency_s)) for p in parts])
+    weights /= len(parts)
+    latency_s = np.concatenate([part.latency_s for part in parts])
+
+    def residuals(logs):
+        constants = _table(start, beginning * np.exp(logs))
+        return np.log(np.concatenate([p.predicted_s(constants) for p in parts]) / latency_s)
+
+    logs = np.zeros(len(beginning))
+    for width in WIDTHS:
+        logs = _fit_with(residuals, logs, weights, width)
+    logs = _fit_with(lambda at: np.expm1(residuals(at)), logs, weights, LAST_WIDTH)
+    return _table(start, beginning * np.exp(logs))
+
+
+def _fit_with(residuals, logs, weights, width):
+    """Return the logarithms after at most `STEPS_OF_A_WIDTH` steps that each fit better."""
+
+    def loss(found, at):
+        return float(weights @ np.hypot(found, width) + PRIOR * (at**2).mean())
+
+    damping, now = 1e-2, residuals(logs)
+    small, pull = 1e-3, 2 * PRIOR / len(logs)
+    for _ in range(STEPS_OF_A_WIDTH):
+        slopes = [(residuals(logs + small * axis) - now) / small for axis in np.eye(len(logs))]
+        jacobian = np.stack(slopes, axis=1)
+        weighted = jacobian * (weights / np.hypot(now, width))[:, None]
+        curvature = weighted.T @ jacobian + pull * np.eye(len(logs))
+        gradient = weighted.T @ now + pull * logs
+        for harder in 5.0 ** np.arange(9):
+            damped = curvature + damping * harder * np.diag(np.diag(curvature))
+            step = np.clip(np.linalg.solve(damped, -gradient), -0.5, 0.5)
+            then = residuals(logs + step)
+            gain = loss(now, logs) - loss(then, logs + step)
+            if gain > 0:
+                break
+        else:
+            return logs
+        logs, now, damping = logs + step, then, max(damping * harder / 5, 1e-5)
+        if gain < 1e-5:
+            break
+    return logs
+
+
+def _flat(table):
+    flat = []
+    for value in table.values():
+        flat += [value] if isinstance(value, float) else _flat(value)
+    return flat
+
+
+def _table(like, flat):
+    """Return a table of these numbers; shares are at most 1."""
+    numbers = iter(flat.tolist())
+
+    def filled(table, is_share):
+        found = {}
+        for key, value in table.items():
+            share = is_share or key in UP_TO_ONE
+            if isinstance(value, float):
+                limit = LONGEST_LAUNCH_S if key == "record_launch_s" else 1.0 if share else np.inf
+                found[key] = min(next(numbers), limit)
+            else:
+                found[key] = filled(value, share)
+        return found
+
+    return filled(like, is_share=False)
+
+
 class Fits:
     """Constants fitted to some GPUs of a record, in the form of the package's file."""
 
@@ -117,12 +276,9 @@ class Fits:
         self.known = {}
 
     def rows(self, op, name, table):
-        """Return rows of one op on one GPU."""
         gpu = gpu_facts(name)
-        bandwidth = 0.0 if op in STREAMS else copy_bandwidth(gpu, self.known)
-        return Rows(
-            op=op, gpu=gpu, bandwidth=bandwidth, dims=table[:, :-1], latency_s=table[:, -1] / 1e6
-        )
+        bandwidth = 0.0 if op in STREAMS else kernel_times.copy_bandwidth(gpu, self.known)
+        return Rows(op, gpu, bandwidth, table[:, :-1], table[:, -1] / 1e6)
 
     def fit_shared(self, op, without=None):
         """Fit an op to all chips but one; and to those that are alike, if that matters to it."""
@@ -141,7 +297,6 @@ class Fits:
             self.known.setdefault(group, {})[op] = {**fitted(start, parts), **clock}
 
     def fit_own(self, op):
-        """Fit an op to each GPU alone."""
         for name in self.tables[op]:
             self.known.setdefault(gpu_facts(name).chip, {})[op] = self._own(op, name, ROWS_OF_A_FIT)
 
@@ -150,7 +305,12 @@ class Fits:
         rows = self.rows(op, name, self.tables[op][name][:row_count])
         of_all = self.known.get(ALL_CHIPS, {})
         starts = [of_all[op]] if op in of_all else []
-        return best_fit([*starts, STARTS[op], *OTHER_STARTS.get(op, [])], rows)
+
+        def error(constants):
+            return mean_error(rows.predicted_s(constants) / rows.latency_s)
+
+        starts += [STARTS[op], *OTHER_STARTS.get(op, [])]
+        return min((fitted(start, [rows]) for start in starts), key=error)
 
     def _slot_clock(self, op, names):
         """Return what cards on the power of their slot keep of their clock, as these do alone.
@@ -169,7 +329,7 @@ class Fits:
     def ratios(self, op, name, table):
         """Return for each row what is predicted over what it took."""
         rows = self.rows(op, name, table)
-        constants = constants_for(op, rows.gpu, self.known)
+        constants = kernel_times.constants_for(op, rows.gpu, self.known)
         return rows.predicted_s(constants) / rows.latency_s
 
 
@@ -185,7 +345,6 @@ def ratios_if_new(op, tables, judges):
 
 
 def mean_error(ratios):
-    """Return the mean absolute error, as a share of what rows took."""
     return float(np.abs(ratios - 1).mean())
 
 
@@ -195,7 +354,6 @@ def within(ratios):
 
 
 def pooled(ratios):
-    """Return the ratios of all GPUs."""
     return np.concatenate(list(ratios.values()))
 
 
@@ -207,8 +365,7 @@ def shown(ratios):
 
 def print_shipped(record, ops):
     """Print how far constants that the package ships miss GPUs that nothing is fitted to here."""
-    print("\n| op | GPU | shipped constants | rows | error | nine in ten within |")
-    print("|---|---|---|---|---|---|")
+    print(f"\n{table_head('op | GPU | shipped constants | rows | error | nine in ten within')}")
     fits = Fits(record)
     fits.known = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
     for op in ops:
@@ -216,14 +373,13 @@ def print_shipped(record, ops):
             is_known = op in fits.known.get(gpu_facts(name).chip, {})
             basis = KernelBasis.FITTED if is_known else KernelBasis.TRANSFERRED
             found = fits.ratios(op, name, table)
-            told = f"{len(found)} | {mean_error(found):.1%} | {within(found):.2f}"
-            print(f"| {op} | {name} | {basis} | {told} |")
+            told = f"{mean_error(found):.1%}", f"{within(found):.2f}"
+            print(table_row(op, name, basis, len(found), *told))
 
 
 def print_repeats(record):
     """Print by which factors rows of products differ, in time for a flop, that are alike."""
-    print("| op | GPU | pairs | median | nine in ten |")
-    print("|---|---|---|---|---|")
+    print(table_head("op | GPU | pairs | median | nine in ten"))
     for op in ("linear", "bmm"):
         for name, table in record[op].items():
             sizes = np.log(table[:, :-1])
@@ -235,34 +391,35 @@ def print_repeats(record):
                 near &= (tiles[:row] == tiles[row]).all(axis=1)
                 apart += np.abs(pace[:row][near] - pace[row]).tolist()
             median, most = np.exp(np.quantile(apart, (0.5, NINE_IN_TEN)))
-            print(f"| {op} | {name} | {len(apart)} | {median:.2f} | {most:.2f} |")
+            print(table_row(op, name, len(apart), f"{median:.2f}", f"{most:.2f}"))
 
 
-def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("record", type=Path)
-    arguments.add_argument("ops", nargs="*", default=list(STARTS))
-    for option in ("--fit", "--by-size", "--repeats", "--shipped"):
-        arguments.add_argument(option, action="store_true")
-    asked = arguments.parse_args()
-    if asked.fit and (asked.by_size or asked.shipped or asked.ops != list(STARTS)):
-        arguments.error("--fit takes all ops and all rows")
-    record = read_record(asked.record)
-    if asked.repeats:
-        print_repeats(record)
-    elif asked.fit:
-        fits, told = print_fits(record, asked.ops, split)
+def main(
+    record: Path,
+    ops: Annotated[list[str] | None, typer.Argument()] = None,
+    fit: bool = False,
+    by_size: bool = False,
+    repeats: bool = False,
+    shipped: bool = False,
+):
+    if fit and (by_size or shipped or ops):
+        raise typer.BadParameter("--fit takes all ops and all rows")
+    ops, tables = ops or list(STARTS), read_record(record)
+    if repeats:
+        print_repeats(tables)
+    elif fit:
+        fits, told = print_fits(tables, ops, split)
         SHIPPED.write_text(HEADER + as_toml({**fits.known, **told}), encoding="utf-8")
     else:
-        shipped = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
-        apart = {op: {} for op in record}
-        for op, found in record.items():
+        known = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
+        apart = {op: {} for op in tables}
+        for op, found in tables.items():
             for name in list(found):
-                if asked.shipped or gpu_facts(name).chip not in shipped:
+                if shipped or gpu_facts(name).chip not in known:
                     apart[op][name] = found.pop(name)
-        if any(record.values()):
-            print_fits(record, asked.ops, split_by_size if asked.by_size else split)
-        print_shipped(apart, asked.ops)
+        if any(tables.values()):
+            print_fits(tables, ops, split_by_size if by_size else split)
+        print_shipped(apart, ops)
 
 
 def print_fits(record, ops, parted):
@@ -273,8 +430,8 @@ def print_fits(record, ops, parted):
     tables = {op: {name: fit for name, (fit, _) in found.items()} for op, found in parts.items()}
     fits = Fits(tables)
     told = {"errors": {}, "within": {}}
-    print("| op | own | nine in ten within | by GPU | new | nine in ten within | by GPU |")
-    print("|---|---|---|---|---|---|---|")
+    within_ = "nine in ten within | by GPU"
+    print(table_head(f"op | own | {within_} | new | {within_}"))
     for op in dict.fromkeys(("relu", *ops)):
         fits.fit_shared(op)
         fits.fit_own(op)
@@ -284,7 +441,7 @@ def print_fits(record, ops, parted):
         by_basis = {KernelBasis.FITTED: own, KernelBasis.TRANSFERRED: new}
         for figure, of in (("errors", mean_error), ("within", within)):
             told[figure][op] = {basis: of(pooled(found)) for basis, found in by_basis.items()}
-        print(f"| {op} | {' | '.join(map(shown, by_basis.values()))} |", flush=True)
+        print(table_row(op, *map(shown, by_basis.values())), flush=True)
     return fits, told
 
 
@@ -301,4 +458,4 @@ def as_toml(table, path=""):
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -1,6 +1,7 @@
 """Speed-ups over one GPU, as simulated, beside published ones.
 
     PYTHONPATH=tests:tests/benchmarks python tests/benchmarks/gpu_scaling.py [--png FILE] RECORD
+    ... gpu_scaling.py --one-gpu [--keras] RECORD
 
 RECORD is a JSON file of published images per second. Every row of several GPUs is held against the
 row of one such GPU with the same model and batch, as published and as simulated. What is known of
@@ -15,40 +16,39 @@ how the programs ran is taken from their sources:
   backward pass. NCCL 2.4 to 2.8 (read: `enqueue.cc`) had one thread launch a collective on all GPUs
   of a process, one after the other.
 
-Three constants are fitted to these rows: the loss beside exchanges and the spread of equal GPUs for
-the range of their clocks, which `hardware.toml` has, and what such a launch takes on each GPU
-(least mean error of the logarithm over a grid, every row the same weight). A range is as wide as
-most of these rows need. Each machine is also predicted with the constants of the others: *left
-out*. The same is done with kernels so fast that one GPU takes what was published: *step known*.
+Three constants are fitted (least mean error of the logarithm over a grid, every row the same
+weight); a range is as wide as most rows need. These, *left out*, *step known* and *bare* (without
+bridges) are explained in docs/explanation/scaling.md.
 
-Cards with a bridge come twice, with it and, *bare*, without: where two of them were joined by one,
-they were as fast as two without in every row, to 1 %.
+With ``--one-gpu`` steps of one GPU instead, of `tensorflow-2017`, once by a roofline alone and once
+with the times of kernels. They judge: no constant was fitted to them. Where variables stood on the
+host, they are copied to the GPU, their gradients back, and the host updates them. Batches are
+normalised by fused ops, as the published models did it; with ``--keras`` as Keras 3 does.
 """
 
-import argparse
 import json
 import math
 import tempfile
 from collections import defaultdict
-from dataclasses import dataclass, replace
-from itertools import combinations, product
+from dataclasses import replace
+from functools import cache
+from itertools import combinations, compress, product
 from pathlib import Path
-from statistics import fmean, median, quantiles
+from statistics import fmean, median
+from types import SimpleNamespace
 from typing import NamedTuple
 
+import typer
 from model_tracing import called
 from simulated_splits import simulator_of
+from tables import spread, table_head, table_row
 
 from placement_advisor.analysis.scaled_steps import slowest_of
 from placement_advisor.analysis.target_costs import speedup_within
-from placement_advisor.candidates.batch_split.data_parallel import (
-    ONE_BY_ONE,
-    DataParallel,
-    DataParallelSteps,
-)
-from placement_advisor.candidates.batch_split.mirrored_graph import ALL_REDUCE
-from placement_advisor.candidates.batch_split.split_graph import ON_HOST, SplitGraph
+from placement_advisor.candidates.batch_split import data_parallel, mirrored_graph, split_graph
 from placement_advisor.cost.collectives import ALL_DEVICES, ring_of_devices
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.cost.table import CostBasis
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
@@ -57,6 +57,7 @@ from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Sharing
 from placement_advisor.machine.presets import hardware_figures, read_hardware
 from placement_advisor.processes.children import Child, preload
+from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.tf.calls import splitter, tracer
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.units import NS_PER_S
@@ -73,7 +74,6 @@ _PAYS = 1.03
 # Of the rows that a range is fitted to; of a machine that is left out, fewer are inside.
 _INSIDE = 0.96
 BRIDGE = " NVLink"
-_MISSES = 24
 _BESIDE_SHARE = 0.05
 
 
@@ -105,13 +105,11 @@ class Step(NamedTuple):
     slower_ns: float = 0.0
 
     def lasting_ns(self, constants):
-        """Return how long it takes."""
         more = constants.spread_of_clock_range - _spread()
         return self.step_ns + constants.loss * self.beside_ns + more * self.slower_ns
 
 
 def _spread():
-    """Return the spread for the range of clocks, as shipped."""
     return hardware_figures()["alike"]["spread_of_clock_range"]
 
 
@@ -122,52 +120,23 @@ class Parts(NamedTuple):
     several: dict[int, Step]
 
     def efficiency(self, constants):
-        """Return the speed-up over the number of GPUs."""
         several = self.several[constants.launch_ns if len(self.several) > 1 else 0]
         return self.one.lasting_ns(constants) / several.lasting_ns(constants)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A published efficiency on several GPUs, and the simulated parts.
-
-    ``bare`` is without a bridge, ``known`` without one and with the published step of one GPU.
-    """
-
-    source: str
-    machine: str
-    model: str
-    batch: int
-    gpus: int
-    published: float
-    images_per_s: float
-    parts: Parts
-    bare: Parts
-    known: Parts
-    variables: int
-
-    @property
-    def beside(self):
-        """How long exchanges last beside kernels, over the step of one GPU."""
-        one = self.parts.one
-        return (self.parts.several[0].beside_ns - one.beside_ns) / one.step_ns
-
-    @property
-    def card(self):
-        """The machine, with bridges or without."""
-        return self.machine.removesuffix(BRIDGE)
-
-
-def main():
-    """Print a row for each row of the record, then how far they are off."""
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("record", type=Path)
-    arguments.add_argument("--png", type=Path)
-    asked = arguments.parse_args()
-    rows = list(simulated_rows(asked.record))
+def main(record: Path, png: Path | None = None, one_gpu: bool = False, keras: bool = False):
+    published = json.loads(record.read_text(encoding="utf-8"))["rows"]
+    if one_gpu:
+        print_one_gpu(published, is_fused=not keras)
+        return
+    rows = list(simulated_rows(published))
     before = Constants(0.0, 0.0, 0)
     shipped = Constants(hardware_figures()["exchange"]["loss"], _spread(), LAUNCH_NS)
-    others = left_out(rows)
+    # What the rows of all other cards are fitted best by.
+    others = {
+        card: fitted([row for row in rows if row.card != card])
+        for card in dict.fromkeys(row.card for row in rows)
+    }
     print(f"all rows are fitted best by {fitted(rows)}")
     for card, constants in others.items():
         print(f"without {card}: {constants}")
@@ -194,13 +163,46 @@ def main():
         if name == "parts":
             _print_rows(rows, ways)
             print_misses(rows, shipped)
-            if asked.png:
-                draw(asked.png, rows, ways)
+            if png:
+                draw(png, rows, ways)
 
 
-def simulated_rows(record):
+def print_one_gpu(published, *, is_fused):
+    """Print steps of one GPU, predicted over published, then how far they are off."""
+    steps, errors = defaultdict(list), []
+    for row in published:
+        if row["source"] == FIRST and row["gpus"] == 1:
+            steps[row["model"], row["batch_per_gpu"]].append(row)
+    print(table_head("GPU | model | batch | published ms | roofline | kernels | assumed kernels"))
+    for (model, batch), rows in steps.items():
+        graph = traced(f"trained({model!r}, {batch}, is_fused={is_fused})", batch).whole
+        for row in rows:
+            there = read_hardware(row["gpu"])
+            gpu, host = there.devices[0].name, there.hosts[0].name
+            of_variables = host if row["parameters_on"] == "cpu" else gpu
+            device_of = {
+                op.name: gpu if op.variable is None else of_variables for op in graph.placed_ops
+            }
+            placement = Placement(label="one", family="one", device_of=device_of, rationale="")
+            published_ns = batch / row["images_per_s"] * NS_PER_S
+            unknown = tuple(replace(device, gpu=None) for device in there.devices)
+            ratios = [
+                Simulator(graph, roofline_by_place(graph, at), at).step_ns(placement) / published_ns
+                for at in (replace(there, devices=unknown), there)
+            ]
+            errors.append([abs(ratio - 1) for ratio in ratios])
+            table = roofline_by_place(graph, there)[gpu]
+            assumed = (x for x in table.costs.values() if x.basis is CostBasis.KERNEL_ASSUMED)
+            assumed_ns = sum(cost.time_ns for cost in assumed)
+            told = f"{ratios[0]:.2f}", f"{ratios[1]:.2f}", f"{assumed_ns / table.total_ns:.0%}"
+            print(table_row(row["gpu"], model, batch, f"{published_ns / 1e6:.0f}", *told))
+    for word, of in (("median", median), ("mean", fmean), ("worst", max)):
+        found = [f"{of(each):.0%}" for each in zip(*errors, strict=True)]
+        print(table_row(f"{word} error", "", "", "", *found, ""))
+
+
+def simulated_rows(published):
     """Yield the published rows of several GPUs with what is simulated for them."""
-    published = json.loads(record.read_text(encoding="utf-8"))["rows"]
     one = {_key(row): row["images_per_s"] for row in published if row["gpus"] == 1}
     of_model = defaultdict(list)
     for row in published:
@@ -208,15 +210,11 @@ def simulated_rows(record):
             of_model[row["model"], row["batch_per_gpu"]].append(row)
     for (model, batch), some in of_model.items():
         traces = traced(f"trained({model!r}, {batch}, is_fused=True)", batch)
-        traces = replace(traces, whole=_with_synthetic_images(traces.whole))
+        ops, edges = traces.whole.ops, traces.whole.edges
+        # Inputs stand on every device.
+        ops = [op._replace(role=Role.CONSTANT) if op.role is Role.INPUT else op for op in ops]
         for row in some:
-            yield simulated_row(row, one[_key(row)], traces)
-
-
-def _with_synthetic_images(graph):
-    """Return the graph with inputs that stand on every device."""
-    ops = [op._replace(role=Role.CONSTANT) if op.role is Role.INPUT else op for op in graph.ops]
-    return OpGraph(ops, graph.edges)
+            yield simulated_row(row, one[_key(row)], replace(traces, whole=OpGraph(ops, edges)))
 
 
 def _key(row):
@@ -224,6 +222,7 @@ def _key(row):
     return row["source"], card, row["model"], row["batch_per_gpu"], row["parameters_on"]
 
 
+@cache
 def traced(call, batch):
     """Return the traces of a training step of `published_models`."""
     with tempfile.TemporaryDirectory() as folder:
@@ -241,25 +240,29 @@ def traced(call, batch):
 
 
 def simulated_row(row, alone, traces):
-    """Return a row with its simulated parts; ``alone`` are the images per second of one GPU."""
-    card, has_bridge = row["gpu"].removesuffix(BRIDGE).replace(" ", ""), BRIDGE in row["gpu"]
-    card = {"V10032GB": "V100-32GB"}.get(card, card)
+    """Return a row with its simulated parts; ``alone`` are the images per second of one GPU.
+
+    Published is the efficiency. ``bare`` is without a bridge, ``known`` without one and with the
+    published step of one GPU.
+    """
+    card, has_bridge = row["gpu"].removesuffix(BRIDGE), BRIDGE in row["gpu"]
     # The machines of 2017 had eight GPUs; later ones had as many as were used.
-    text = f"{EIGHT if row['source'] == FIRST else row['gpus']}x{card}"
-    parts = _parts(row, f"{text}-NVLink" if has_bridge else text, traces)
-    return Row(
-        source=row["source"],
-        machine=row["gpu"],
-        model=row["model"],
-        batch=row["batch_per_gpu"],
-        gpus=row["gpus"],
-        published=row["images_per_s"] / alone / row["gpus"],
-        images_per_s=row["images_per_s"],
-        parts=parts,
-        bare=_parts(row, text, traces) if has_bridge else parts,
-        known=_parts(row, text, traces, row["batch_per_gpu"] / alone * NS_PER_S),
-        variables=sum(bool(op.parameter_bytes) for op in traces.whole.ops),
-    )
+    count = EIGHT if row["source"] == FIRST else row["gpus"]
+    text = f"{count}x{'V100-32GB' if card == 'V100 32GB' else card.replace(' ', '')}"
+    bare = _parts(row, text, traces)
+    parts = _parts(row, f"{text}-NVLink", traces) if has_bridge else bare
+    beside_ns = parts.several[0].beside_ns - parts.one.beside_ns
+    simulated = {
+        "card": card,
+        "published": row["images_per_s"] / alone / row["gpus"],
+        "parts": parts,
+        "bare": bare,
+        "known": _parts(row, text, traces, row["batch_per_gpu"] / alone * NS_PER_S),
+        # How long exchanges last beside kernels, over the step of one GPU.
+        "beside": beside_ns / parts.one.step_ns,
+        "variables": sum(bool(op.parameter_bytes) for op in traces.whole.ops),
+    }
+    return SimpleNamespace(**row | simulated)
 
 
 def _parts(row, machine, traces, known_ns=None):
@@ -269,19 +272,17 @@ def _parts(row, machine, traces, known_ns=None):
     if is_first:
         whole = whole.with_device_links(_before_skylake)
     one, several = (whole.with_devices(whole.device_names()[:n]) for n in (1, row["gpus"]))
-    family = ON_HOST if is_on_host else ONE_BY_ONE
-    split = DataParallelSteps(traces.weak(row["gpus"])).propose(
-        family, several.devices, ALL_DEVICES
-    )
-    assert isinstance(split, DataParallel)
-    unsplit = traces.whole
-    if not is_first:
+    family = split_graph.ON_HOST if is_on_host else data_parallel.ONE_BY_ONE
+    steps = data_parallel.DataParallelSteps(traces.weak(row["gpus"]))
+    split = steps.propose(family, several.devices, ALL_DEVICES)
+    assert isinstance(split, data_parallel.DataParallel)
+    unsplit, ring = traces.whole, ring_of_devices(several)
+    if is_first:
+        ring = replace(ring, bandwidth_bytes_per_s=ring_in_order(several))
+    else:
         unsplit = with_fusions(unsplit)
         fused = replace(split.split, graph=with_fusions(split.split.graph))
         split = _after_backward(split._replace(split=fused))
-    ring = ring_of_devices(several)
-    if is_first:
-        ring = replace(ring, bandwidth_bytes_per_s=ring_in_order(several))
     alone = _unsplit(unsplit, one, is_on_host=is_on_host)
     of_one, of_all = simulator_of(alone, one, ()), simulator_of(split, several, (ring,))
     if known_ns is not None:
@@ -289,12 +290,9 @@ def _parts(row, machine, traces, known_ns=None):
         of_one = of_one.scaled_at(one.devices[0].name, factor)
         for name in several.device_names():
             of_all = of_all.scaled_at(name, factor)
-    several_steps = {
-        launch_ns: _step(
-            _launching(of_all, launch_ns * row["gpus"]), split.placement, several.devices[-1].name
-        )
-        for launch_ns in ((0,) if is_first else LAUNCHES_NS)
-    }
+    last, launches_ns = several.devices[-1].name, (0,) if is_first else LAUNCHES_NS
+    of_launch = {each: _launching(of_all, each * row["gpus"]) for each in launches_ns}
+    several_steps = {each: _step(of, split.placement, last) for each, of in of_launch.items()}
     return Parts(_step(of_one, alone.placement), several_steps)
 
 
@@ -308,7 +306,6 @@ def _launching(simulator, launch_ns):
 
 
 def _step(simulator, placement, slowest=None):
-    """Simulate a step; ``slowest`` is the device that is slower than the others."""
     lossless, lossy = (
         simulator.on(replace(simulator.cluster, sharing=Sharing(exchange_loss=loss)))
         for loss in (0.0, 1.0)
@@ -348,48 +345,34 @@ def within(rows, name, constants):
     return shares[math.ceil(_INSIDE * len(shares)) - 1]
 
 
-def left_out(rows):
-    """Return for each card what the rows of all others are fitted best by."""
-    cards = dict.fromkeys(row.card for row in rows)
-    return {card: fitted([row for row in rows if row.card != card]) for card in cards}
-
-
 def print_errors(rows, ways):
-    """Print errors by source beside those of the best constant."""
-    print("\n| rows | | median | 90th percentile |\n|---|---|---|---|")
+    print(f"\n{table_head('rows | of | median | 90th percentile')}")
     for source in (FIRST, SECOND):
         some = [row for row in rows if row.source == source]
         constant = min(
             (step / 1000 for step in range(500, 1001)),
             key=lambda c: median(abs(c / row.published - 1) for row in some),
         )
-        for name, efficiencies in {
-            f"constant {constant:.3f}": [constant] * len(rows),
-            **ways,
-        }.items():
+        constants = {f"constant {constant:.3f}": [constant] * len(rows)}
+        for name, efficiencies in (constants | ways).items():
             errors = [
                 abs(efficiency / row.published - 1)
                 for row, efficiency in zip(rows, efficiencies, strict=True)
                 if row.source == source
             ]
-            tenth = quantiles(errors, n=10, method="inclusive")[-1]
-            print(f"| {source}, {len(some)} | {name} | {median(errors):.1%} | {tenth:.1%} |")
+            print(table_row(f"{source}, {len(some)}", name, *spread(errors)))
 
 
 def print_decisions(rows, ways):
-    """Print how many decisions would be right."""
-    print(
-        "\n| | which of two scales better at 8 GPUs | does a doubling pay | best of two machines |"
-    )
-    print("|---|---|---|---|")
+    names = "which of two scales better at 8 GPUs | does a doubling pay | best of two machines"
+    print(f"\n{table_head(f'by | {names}')}")
     for name, efficiencies in ways.items():
         known = list(zip(rows, efficiencies, strict=True))
         counts = [_ordered(known), _doublings(known), _machines(known)]
-        print(f"| {name} | {' | '.join(f'{sum(c)} of {len(c)}' for c in counts)} |")
+        print(table_row(name, *(f"{sum(of)} of {len(of)}" for of in counts)))
 
 
 def _ordered(known):
-    """Return of each pair that is apart at eight GPUs whether it is ordered right."""
     return [
         (one.published > other.published) == (mine > theirs)
         for (one, mine), (other, theirs) in combinations(known, 2)
@@ -400,7 +383,8 @@ def _ordered(known):
 def _doublings(known):
     """Return of each doubling whether it is told right that it brings more than 3 %, or not."""
     found = {
-        (row.source, row.machine, row.model, row.batch, row.gpus): (row, of) for row, of in known
+        (row.source, row.gpu, row.model, row.batch_per_gpu, row.gpus): (row, of)
+        for row, of in known
     }
     right = []
     for key, (row, efficiency) in found.items():
@@ -420,7 +404,7 @@ def _machines(known):
         ratio = one.images_per_s / other.images_per_s
         if is_pair and one.card != other.card and not 1 / _PAYS < ratio < _PAYS:
             ours, others = (
-                efficiency * row.batch / row.parts.one.step_ns
+                efficiency * row.batch_per_gpu / row.parts.one.step_ns
                 for row, efficiency in ((one, mine), (other, theirs))
             )
             right.append((ratio > 1) == (ours > others))
@@ -429,29 +413,24 @@ def _machines(known):
 
 def print_ranges(rows, efficiencies, withins):
     """Print how many published speed-ups lie within predicted ranges, and how wide these are."""
-    ranges = [speedup_within(*each) for each in zip(efficiencies, withins, strict=True)]
-    inside = [
-        1 / factor <= row.published / efficiency <= factor
-        for row, efficiency, factor in zip(rows, efficiencies, ranges, strict=True)
-    ]
-    print("\n| rows | inside of the range, left out |\n|---|---|")
-    inside_of = defaultdict(list)
-    for row, is_inside in zip(rows, inside, strict=True):
+    inside_of, widths = defaultdict(list), []
+    for row, efficiency, share in zip(rows, efficiencies, withins, strict=True):
+        factor = speedup_within(efficiency, share)
+        widths.append(factor - 1 / factor)
         for name in ("all", row.source, row.card, f"{row.gpus} GPUs"):
-            inside_of[name].append(is_inside)
+            inside_of[name].append(1 / factor <= row.published / efficiency <= factor)
+    print(f"\n{table_head('rows | inside of the range, left out')}")
     for name, some in inside_of.items():
-        print(f"| {name} | {sum(some)} of {len(some)}, {fmean(some):.0%} |")
-    print(f"median width: {median(factor - 1 / factor for factor in ranges):.1%}")
+        print(table_row(name, f"{sum(some)} of {len(some)}, {fmean(some):.0%}"))
+    print(f"median width: {median(widths):.1%}")
 
 
 def _print_rows(rows, ways):
-    print(f"\n| source | machine | model | batch | GPUs | published | {' | '.join(ways)} |")
-    print(f"|---|---|---|---|---|---|{'---|' * len(ways)}")
+    names = "source | machine | model | batch | GPUs | published"
+    print(f"\n{table_head(' | '.join([names, *ways]))}")
     for row, *efficiencies in zip(rows, *ways.values(), strict=True):
-        print(
-            f"| {row.source} | {row.machine} | {row.model} | {row.batch} | {row.gpus} | "
-            f"{' | '.join(f'{value:.3f}' for value in (row.published, *efficiencies))} |"
-        )
+        values = (f"{value:.3f}" for value in (row.published, *efficiencies))
+        print(table_row(row.source, row.gpu, row.model, row.batch_per_gpu, row.gpus, *values))
 
 
 def print_misses(rows, shipped):
@@ -460,28 +439,24 @@ def print_misses(rows, shipped):
     These are: no bridge, the published step of one GPU, another loss beside kernels, or so much
     more for each variable's exchange.
     """
-    print(
-        "\n| row | published | shipped | bare | step known | right with a loss of | or with, each"
-    )
-    print("|---|---|---|---|---|---|---|")
+    names = "row | published | shipped | bare | step known | right with a loss of | or with, each"
+    print(f"\n{table_head(names)}")
 
     def error(row):
         return abs(math.log(row.parts.efficiency(shipped) / row.published))
 
-    for row in sorted(rows, key=error, reverse=True)[:_MISSES]:
-        found, bare, known = (
-            parts.efficiency(shipped) for parts in (row.parts, row.bare, row.known)
-        )
+    for row in sorted(rows, key=error, reverse=True)[:24]:
+        kinds = row.parts, row.bare, row.known
+        found, bare, known = (parts.efficiency(shipped) for parts in kinds)
         one_ns, beside_ns = row.parts.one.step_ns, row.parts.several[0].beside_ns
         lost_ns = one_ns * (1 / row.published - 1 / found)
         # Where next to nothing runs beside an exchange, no loss makes it right.
         is_beside = beside_ns > _BESIDE_SHARE * one_ns
         loss = shipped.loss + lost_ns / beside_ns if is_beside else math.nan
         each_us = lost_ns / row.variables / 1e3
-        print(
-            f"| {row.machine}, {row.model}, {row.gpus} | {row.published:.3f} | {found:.3f} "
-            f"| {bare:.3f} | {known:.3f} | {loss:.2f} | {each_us:.0f} µs |"
-        )
+        name = f"{row.gpu}, {row.model}, {row.gpus}"
+        values = (f"{value:.3f}" for value in (row.published, found, bare, known))
+        print(table_row(name, *values, f"{loss:.2f}", f"{each_us:.0f} µs"))
 
 
 def draw(path, rows, ways):
@@ -493,13 +468,10 @@ def draw(path, rows, ways):
     before, _, after = ways
     for panel, name in zip(panels, (before, after), strict=True):
         for card in dict.fromkeys(row.card for row in rows):
-            some = [i for i, row in enumerate(rows) if row.card == card]
-            panel.scatter(
-                [rows[i].beside for i in some],
-                [100 * (ways[name][i] / rows[i].published - 1) for i in some],
-                s=14,
-                label=card,
-            )
+            some = [row.card == card for row in rows]
+            off = [100 * (of / row.published - 1) for of, row in zip(ways[name], rows, strict=True)]
+            besides = [row.beside for row in rows]
+            panel.scatter(list(compress(besides, some)), list(compress(off, some)), 14, label=card)
         panel.axhline(0, color="grey", linewidth=0.8)
         panel.set_title(name, fontsize=10)
         panel.set_xlabel("exchange beside kernels, over the step of one GPU")
@@ -529,42 +501,38 @@ def ring_in_order(cluster):
 def _unsplit(graph, cluster, *, is_on_host):
     """Return the step on one device, its variables and updates there or on the host."""
     device = cluster.devices[0]
-    host = device.host if is_on_host else None
+    of_variables = (is_on_host and device.host) or device.name
     device_of = {
-        op.name: host if host and _is_of_variables(op) else device.name for op in graph.placed_ops
+        op.name: of_variables
+        if op.variable is not None or op.role in (Role.VARIABLE, Role.UPDATE)
+        else device.name
+        for op in graph.placed_ops
     }
     placement = Placement(label="one", family="one", device_of=device_of, rationale="")
-    return DataParallel(SplitGraph(graph=graph, replica_of={}, source={}), placement)
-
-
-def _is_of_variables(op):
-    return op.variable is not None or op.role in (Role.VARIABLE, Role.UPDATE)
+    whole = split_graph.SplitGraph(graph=graph, replica_of={}, source={})
+    return data_parallel.DataParallel(whole, placement)
 
 
 def _after_backward(step):
     """Return the step with collectives that begin when all replicas have all their gradients."""
     split, placement = step
     graph = split.graph
-    reduces = [op for op in graph.ops if op.kind == ALL_REDUCE]
+    reduces = [op for op in graph.ops if op.kind == mirrored_graph.ALL_REDUCE]
     ready = defaultdict(set)
     for op in reduces:
         for edge in graph.inputs_of(op.name):
             ready[split.replica_of[edge.producer] or 0].add(edge.producer)
-    ends = {replica: f"replica_{replica}/end of backward" for replica in ready}
-    ops = [Op(name=end, kind="NoOp", role=Role.BACKWARD, bytes_accessed=0) for end in ends.values()]
-    ops = [op._replace(device_kinds=frozenset({"GPU"})) for op in ops]
-    edges = [*graph.edges]
+    ops, edges, device_of = [*graph.ops], [*graph.edges], {**placement.device_of}
     for replica, names in ready.items():
-        edges += [Edge(name, ends[replica], CONTROL_PORT, 0) for name in sorted(names)]
-        edges += [Edge(ends[replica], op.name, CONTROL_PORT, 0) for op in reduces]
-    device_of = {**placement.device_of}
-    for replica, end in ends.items():
-        device_of[end] = placement.device_of[min(ready[replica])]
-    return DataParallel(
-        replace(split, graph=OpGraph([*graph.ops, *ops], edges)),
-        replace(placement, device_of=device_of),
-    )
+        end = f"replica_{replica}/end of backward"
+        op = Op(name=end, kind="NoOp", role=Role.BACKWARD, bytes_accessed=0)
+        ops.append(op._replace(device_kinds=frozenset({"GPU"})))
+        edges += [Edge(name, end, CONTROL_PORT, 0) for name in sorted(names)]
+        edges += [Edge(end, op.name, CONTROL_PORT, 0) for op in reduces]
+        device_of[end] = placement.device_of[min(names)]
+    whole = replace(split, graph=OpGraph(ops, edges))
+    return data_parallel.DataParallel(whole, replace(placement, device_of=device_of))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -14,12 +14,7 @@ from pathlib import Path
 
 from op_graphs import large
 
-from placement_advisor.graph.layer_structure import (
-    counting_layers,
-    parallel_branches,
-    repeated_blocks,
-    towers,
-)
+from placement_advisor.graph import layer_structure
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.op_graph import OpGraph
 
@@ -38,7 +33,6 @@ def timed(label, work):
 
 
 def measure(ops, edges):
-    """Print the times of one size."""
     made = large(ops, edges)
     print(f"{len(made[0]):,} ops, {len(made[1]):,} edges")
     with tempfile.TemporaryDirectory() as folder:
@@ -50,9 +44,11 @@ def measure(ops, edges):
         print(f"  file: {path.stat().st_size / 1e6:.1f} MB")
         timed("load", lambda: OpGraph.load(path))
     view = timed("layer view", lambda: layer_view(graph))
-    timed("towers", lambda: towers(view, counting_layers(graph, view)))
-    timed("parallel branches", lambda: parallel_branches(view))
-    timed("repeated blocks", lambda: repeated_blocks(graph, view))
+    timed(
+        "towers", lambda: layer_structure.towers(view, layer_structure.counting_layers(graph, view))
+    )
+    timed("parallel branches", lambda: layer_structure.parallel_branches(view))
+    timed("repeated blocks", lambda: layer_structure.repeated_blocks(graph, view))
 
 
 if __name__ == "__main__":
@@ -60,6 +56,5 @@ if __name__ == "__main__":
         measure(*map(int, sys.argv[1:]))
     else:
         for size in SIZES:
-            subprocess.run(
-                [sys.executable, "-m", "benchmarks.graph_size", *map(str, size)], check=True
-            )
+            words = [sys.executable, "-m", "benchmarks.graph_size", *map(str, size)]
+            subprocess.run(words, check=True)

@@ -19,9 +19,11 @@ latencies between them twice and four times as long.
 
 import tempfile
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 from model_tracing import called, traced_model
+from tables import table_head, table_row
 
 from placement_advisor.candidates import on_host, references
 from placement_advisor.candidates.families import placements_of, propose
@@ -48,8 +50,6 @@ PUBLISHED = {
     "naisy#49": ("P4", {"single": 1_000 / 9, on_host.TAIL: 1_000 / 19}),
 }
 CARDS = tuple(dict.fromkeys(card for card, _ in PUBLISHED.values()))
-PC_FLOPS_PER_S = 4 * 5e10
-PC_BYTES_PER_S = 0.7 * 34.1e9
 
 
 def main():
@@ -59,38 +59,37 @@ def main():
         with Child("writer") as writer:
             called(writer, detection_graph.write, str(path), 636, 1024)
         detector = traced_model(ModelSource(path=str(path), outputs=OUTPUTS)).graph
-    print(f"| card | host | {' | '.join((*FAMILIES, 'single-cpu'))} |")
+    labels = (*FAMILIES, "single-cpu")
+    print(table_head(" | ".join(["card", "host", *labels])))
     predicted = {}
     for card in CARDS:
         machine = read_hardware(card)
         for host, cluster in (("preset", machine), ("PC", with_pc(machine))):
             step_ms = predicted_ms(detector, cluster)
             predicted[card] = step_ms  # The PC's stays.
-            row = [f"{step_ms[name]:.1f} ms" for name in (*FAMILIES, "single-cpu")]
-            print(f"| {card} | {host} | {' | '.join(row)} |")
-    print("| published by | placement | published | predicted | off by a factor of |")
+            print(table_row(card, host, *(f"{step_ms[label]:.1f} ms" for label in labels)))
+    print(table_head("published by | placement | published | predicted | off by a factor of"))
     for name, (card, published_ms) in PUBLISHED.items():
         for placement in (label for label in published_ms if label != on_host.TAIL):
             published, found = (
                 step_ms[placement] / step_ms[on_host.TAIL]
                 for step_ms in (published_ms, predicted[card])
             )
-            off = max(published / found, found / published)
-            print(f"| {name} | {placement} | {published:.2f} | {found:.2f} | {off:.2f} |")
-    print("| latencies | card, PC | over GPU alone | over CPU alone |")
-    for times in (1, 2, 4):
-        for card in CARDS:
-            machine = with_pc(read_hardware(card))
-            links = (replace(link, latency_ns=times * link.latency_ns) for link in machine.links)
-            step_ms = predicted_ms(detector, replace(machine, links=tuple(links)))
-            gains = [step_ms[name] / step_ms[on_host.TAIL] for name in ("single", "single-cpu")]
-            print(f"| {times}x | {card} | {gains[0]:.2f} | {gains[1]:.2f} |")
+            gains = published, found, max(published / found, found / published)
+            print(table_row(name, placement, *(f"{gain:.2f}" for gain in gains)))
+    print(table_head("latencies | card, PC | over GPU alone | over CPU alone"))
+    for times, card in product((1, 2, 4), CARDS):
+        machine = with_pc(read_hardware(card))
+        links = (replace(link, latency_ns=times * link.latency_ns) for link in machine.links)
+        step_ms = predicted_ms(detector, replace(machine, links=tuple(links)))
+        gains = (step_ms[name] / step_ms[on_host.TAIL] for name in ("single", "single-cpu"))
+        print(table_row(f"{times}x", card, *(f"{gain:.2f}" for gain in gains)))
 
 
 def with_pc(cluster):
     """Return the machine with a PC for its host."""
     (host,) = cluster.hosts
-    pc = {"peak_flops_per_s": PC_FLOPS_PER_S, "memory_bandwidth_bytes_per_s": PC_BYTES_PER_S}
+    pc = {"peak_flops_per_s": 4 * 5e10, "memory_bandwidth_bytes_per_s": 0.7 * 34.1e9}
     return replace(cluster, hosts=(replace(host, **pc),))
 
 

@@ -37,12 +37,10 @@ READERS = (
     "machine/host_figures.py",
 )
 LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
-Named: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-Documented: TypeAlias = ast.Module | Named
+Documented: TypeAlias = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def docstring_lines(tree):
-    """Return the lines of all docstrings of a module, those of attributes included."""
     texts = []
     for node in ast.walk(tree):
         if isinstance(node, Documented) and ast.get_docstring(node) is not None:
@@ -72,41 +70,22 @@ def code_tokens(source, tree):
     ]
 
 
-def lines_of(tokens):
-    """Return the lines that tokens stand on; a text of several lines stands on all of them."""
-    return {line for token in tokens for line in range(token.start[0], token.end[0] + 1)}
-
-
-def public(tree):
-    """Return the module and its public functions, classes and their public methods."""
-    found = [tree]
-    scopes = [tree]
-    while scopes:
-        for node in scopes.pop().body:
-            if isinstance(node, Named) and not node.name.startswith("_"):
-                found.append(node)
-                scopes.extend([node] if isinstance(node, ast.ClassDef) else [])
-    return found
-
-
-def import_graph(folder):
-    """Return which module of the package imports which, by what runs when a module is loaded."""
+def import_graph(folder, **options):
+    """Return which module of the package imports which, be it for types alone."""
     sys.path.insert(0, str(folder))
-    imports = grimp.build_graph(PACKAGE, exclude_type_checking_imports=True, cache_dir=None)
-    return nx.DiGraph(
-        (module, used)
-        for module in imports.modules
-        for used in imports.find_modules_directly_imported_by(module)
-        if used != PACKAGE and module != PACKAGE
-    )
+    return grimp.build_graph(PACKAGE, cache_dir=None, **options)
 
 
-def with_one_importer(folder):
-    """Return how many modules exactly one other module imports, be it for types alone."""
-    sys.path.insert(0, str(folder))
-    imports = grimp.build_graph(PACKAGE, cache_dir=None)
-    return sum(
-        len(imports.find_modules_that_directly_import(module)) == 1 for module in imports.modules
+def longest_chain(folder):
+    """Return the longest chain of imports, by what runs when a module is loaded."""
+    imports = import_graph(folder, exclude_type_checking_imports=True)
+    return nx.dag_longest_path(
+        nx.DiGraph(
+            (module, used)
+            for module in imports.modules
+            for used in imports.find_modules_directly_imported_by(module)
+            if used != PACKAGE and module != PACKAGE
+        )
     )
 
 
@@ -115,18 +94,14 @@ def files(folders, pattern):
     return sorted({path for folder in folders for path in folder.rglob(pattern)})
 
 
+def line_count(paths):
+    """Return how many lines files have."""
+    return sum(len(path.read_text().splitlines()) for path in paths)
+
+
 def import_lines(tree):
-    """Return the lines of all imports, those within functions and for types included."""
     found = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
     return sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in found)
-
-
-def test_minutes(times):
-    """Return how long the tests ran, by pytest's XML."""
-    return (
-        sum(float(suite.get("time", 0)) for suite in ElementTree.parse(times).iter("testsuite"))
-        / 60
-    )
 
 
 def figures(folder, under):
@@ -134,29 +109,18 @@ def figures(folder, under):
     package = folder / PACKAGE
     parts = [package / name for name in under] or [package]
     modules = {}
-    functions = {}
-    tokens, names, documented, imports = 0, 0, 0, 0
+    tokens, imports = 0, 0
     for path in files(parts, "*.py"):
         source = path.read_text()
         tree = ast.parse(source)
         code = code_tokens(source, tree)
-        lines = lines_of(code)
-        where = path.relative_to(package).as_posix()
-        modules[where] = len(lines)
+        # A text of several lines stands on all of them.
+        lines = {line for token in code for line in range(token.start[0], token.end[0] + 1)}
+        modules[path.relative_to(package).as_posix()] = len(lines)
         tokens += len(code)
         imports += import_lines(tree)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                extent = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-                functions[f"{where}:{node.lineno} {node.name}"] = len(lines & set(extent))
-        named = public(tree)
-        names += len(named)
-        documented += sum(ast.get_docstring(node) is not None for node in named)
     total = sum(modules.values())
-    schema_lines = sum(len(path.read_text().splitlines()) for path in files(parts, "*.schema.json"))
     readers = [lines for where, lines in modules.items() if where.startswith(READERS)]
-    largest_module = max(modules, key=modules.__getitem__)
-    largest_function = max(functions, key=functions.__getitem__)
     found = {
         "modules": len(modules),
         "code_lines": total,
@@ -164,32 +128,22 @@ def figures(folder, under):
         "tokens_per_code_line": round(tokens / total, 2),
         "modules_over_500_lines": sum(lines > 500 for lines in modules.values()),
     }
-    print(f"modules                    {len(modules):,}")
-    print(f"code lines                 {total:,}")
-    print(f"imports                    {imports:,} lines, {100 * imports / total:.1f} %")
-    print(f"tokens per code line       {tokens / total:.2f}")
-    print(f"functions                  {len(functions):,}")
-    print(f"modules over 500 lines     {found['modules_over_500_lines']}")
-    print(f"largest module             {modules[largest_module]} lines, {largest_module}")
-    print(f"largest function           {functions[largest_function]} lines, {largest_function}")
-    print(f"docstrings per public name {documented / names:.3f} ({documented:,} of {names:,})")
-    print(f"lines of JSON schemas      {schema_lines:,}")
-    print(f"readers of foreign JSON    {sum(readers):,} lines in {len(readers)} modules")
+    told = {"readers of foreign JSON": f"{sum(readers):,} lines in {len(readers)} modules"}
     if not under:
-        found["modules_with_one_importer"] = with_one_importer(folder)
-        found["test_lines"] = sum(
-            len(path.read_text().splitlines()) for path in files([folder / "tests"], "*.py")
-        )
-        chain = nx.dag_longest_path(import_graph(folder))
+        imported = import_graph(folder)
+        importers = map(imported.find_modules_that_directly_import, imported.modules)
+        found["modules_with_one_importer"] = sum(len(each) == 1 for each in importers)
+        found["test_lines"] = line_count(files([folder / "tests"], "*.py"))
+        chain = longest_chain(folder)
         found["longest_chain"] = len(chain)
-        print(f"modules with one importer  {found['modules_with_one_importer']:,}")
-        print(f"lines of tests             {found['test_lines']:,}")
-        print(f"longest chain of imports   {len(chain)} modules: {' > '.join(chain)}")
+        told["longest chain"] = f"{len(chain)} modules: {' > '.join(chain)}"
+    shown = {name.replace("_", " "): f"{value:,}" for name, value in found.items()}
+    for name, value in (shown | told).items():
+        print(f"{name:<27}{value}")
     return found
 
 
 def above(found, limits):
-    """Return what exceeds a limit, in words."""
     allowed = tomllib.loads(limits.read_text())
     return [
         f"{name} is {value:,}, and at most {allowed[name]:,} in {limits}"
@@ -209,7 +163,8 @@ if __name__ == "__main__":
         parser.error(f"{PACKAGE} has no folder {', '.join(lacking)}")
     found = figures(asked.folder, asked.under)
     if asked.times:
-        found["test_minutes"] = round(test_minutes(asked.times), 1)
-        print(f"minutes of tests           {found['test_minutes']}")
+        suites = ElementTree.parse(asked.times).iter("testsuite")
+        found["test_minutes"] = round(sum(float(suite.get("time", 0)) for suite in suites) / 60, 1)
+        print(f"test minutes               {found['test_minutes']}")
     if asked.limits and (exceeded := above(found, asked.limits)):
         sys.exit("\n".join(exceeded))

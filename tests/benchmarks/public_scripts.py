@@ -14,7 +14,6 @@ Rows are kept in FOLDER as they come, so that a further call goes on where one h
 are tables in Markdown.
 """
 
-import argparse
 import json
 import os
 import random
@@ -29,7 +28,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from result_lines import add, lines_of
+import typer
+from tables import table_head, table_row
 
 # Committed before any script was tried.
 SEED = 20_261_128
@@ -44,13 +44,11 @@ GUIDES = (
     "guides/making_new_layers_and_models_via_subclassing.py",
     "examples/demo_*.py",
 )
-_OTHER_BACKENDS = ("_jax_", "_torch_")
 _ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
 # What errors within layers and graphs begin with; a further line says what happened.
 _NO_CAUSE = (".call().", "Graph execution error:")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PATH = re.compile(r"/\S*/(?=\w[\w-]*\.py)")
-_ROWS = "public_scripts.jsonl"
 _ROOT = Path(__file__).parents[2]
 _DATA = Path(__file__).parent / "public_data"
 # Long enough for a step of each script on two cores; what has not failed until then does not fail.
@@ -83,46 +81,34 @@ class Run(NamedTuple):
         return line
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--list", action="store_true", help="print the order only")
-    asked = parser.parse_args()
-    folder = asked.folder.resolve()
-    if asked.list:
-        print("\n".join([*listed(folder), *drawn(folder)]))
-        return
-    rows = lines_of(folder / _ROWS)
+def main(folder: Path):
+    folder = folder.resolve()
+    path = folder / "public_scripts.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    rows = [json.loads(line) for line in lines]
     for script, is_drawn in _wanted(folder, rows):
-        row = {"script": script, "drawn": is_drawn, **tried(str(folder / script))}
-        rows.append(row)
-        add(folder / _ROWS, row)
+        rows.append({"script": script, "drawn": is_drawn, **tried(str(folder / script))})
+        with path.open("a") as file:
+            file.write(json.dumps(rows[-1]) + "\n")
+        print(rows[-1], flush=True)
     _print(rows)
-
-
-def listed(folder):
-    """Return the scripts that are named, relative to the folder."""
-    paths = [path for pattern in GUIDES for path in sorted((folder / "keras").glob(pattern))]
-    names = [path.relative_to(folder).as_posix() for path in paths]
-    return [name for name in names if not any(other in name for other in _OTHER_BACKENDS)]
-
-
-def drawn(folder):
-    """Return all examples in the order in which they are tried."""
-    paths = (folder / "keras-io" / "examples").rglob("*.py")
-    names = sorted(path.relative_to(folder).as_posix() for path in paths)
-    return random.Random(SEED).sample(names, len(names))
 
 
 def _wanted(folder, rows):
     """Go over the scripts that have no row, as long as some are wanted; rows come meanwhile."""
     known = {row["script"] for row in rows}
-    yield from ((script, False) for script in listed(folder) if script not in known)
-    for script in drawn(folder):
+    keras, examples = folder / "keras", folder / "keras-io" / "examples"
+    listed = [path for pattern in GUIDES for path in sorted(keras.glob(pattern))]
+    for path in listed:
+        name = path.relative_to(folder).as_posix()
+        if name not in known and not any(other in name for other in ("_jax_", "_torch_")):
+            yield name, False
+    names = sorted(path.relative_to(folder).as_posix() for path in examples.rglob("*.py"))
+    for name in random.Random(SEED).sample(names, len(names)):
         if sum(row["drawn"] and not row["excluded"] for row in rows) == DRAWN:
             return
-        if script not in known:
-            yield script, True
+        if name not in known:
+            yield name, True
 
 
 def tried(path):
@@ -137,22 +123,18 @@ def tried(path):
         run = _run(command, _ADVISOR_S, out=out)
         out.seek(0)
         model = json.load(out)["model"] if run.code == 0 else {}
+    _, found, told = run.err.partition("error: ")
+    refused = _PATH.sub("", " / ".join(told.split("\n"))) if found else run.last_line
+    if run.code is None:
+        refused = f"no answer after {_ADVISOR_S:.0f} s"
     return {
         "plain": said,
         "excluded": False,
         "captured": _PATH.sub("", model["chosen"]) if model else None,
         "mode": model.get("mode"),
-        "refused": None if model else _refusal(run),
+        "refused": None if model else refused,
         "seconds": round(run.seconds, 1),
     }
-
-
-def _refusal(run):
-    """Return what the advisor has said against it."""
-    if run.code is None:
-        return f"no answer after {_ADVISOR_S:.0f} s"
-    _, found, said = run.err.partition("error: ")
-    return _PATH.sub("", " / ".join(said.split("\n"))) if found else run.last_line
 
 
 def _run(words, limit_s, out=subprocess.DEVNULL, **variables):
@@ -177,7 +159,7 @@ def _run(words, limit_s, out=subprocess.DEVNULL, **variables):
             stdout=out,
             stderr=err,
             start_new_session=True,
-            preexec_fn=_limit_memory,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES,) * 2),
         )
         code = None
         with suppress(subprocess.TimeoutExpired):
@@ -190,32 +172,21 @@ def _run(words, limit_s, out=subprocess.DEVNULL, **variables):
         return Run(code, seconds, err.read())
 
 
-def _limit_memory():
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-
-
 def _print(rows):
     for drawn, title in ((False, "Guides and demos"), (True, "Examples that were drawn")):
         ours = [row for row in rows if row["drawn"] is drawn]
         taken = [row for row in ours if not row["excluded"]]
         reached = sum(row["captured"] is not None for row in taken)
         print(f"\n**{title}: {reached} of {len(taken)}**, {len(ours) - len(taken)} left out\n")
-        print("| script | what was seen | s |\n|---|---|---|")
+        print(table_head("script | what was seen | s"))
         for row in taken:
-            print(f"| {Path(row['script']).stem} | {_seen(row)} | {row['seconds']:.0f} |")
-        print("\n| left out | what it says under plain Python |\n|---|---|")
+            seen = row["captured"] or f"**missed**: {row['refused']}"
+            print(table_row(Path(row["script"]).stem, seen, f"{row['seconds']:.0f}"))
+        print(f"\n{table_head('left out | what it says under plain Python')}")
         for row in ours:
             if row["excluded"]:
-                print(f"| {Path(row['script']).stem} | {row['plain'][:_WIDEST]} |")
-
-
-def _seen(row):
-    """Return what was captured, its lines without their file, or the refusal."""
-    if row["captured"] is None:
-        return f"**missed**: {row['refused']}"
-    seen = row["captured"].removeprefix("captured ").removesuffix(", at its 2nd step")
-    return re.sub(r" at [\w-]+\.py:(\d+)", r", line \1", seen)
+                print(table_row(Path(row["script"]).stem, row["plain"][:_WIDEST]))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -1,4 +1,4 @@
-"""Ops, collectives and steps on several hosts, as predicted, beside what three projects measured.
+"""Ops, collectives and steps on several hosts, as predicted, beside what projects measured.
 
     PYTHONPATH=tests:tests/benchmarks python tests/benchmarks/public_times.py RECORD...
 
@@ -10,6 +10,9 @@ convolutions told which kernels price them, and two constants (`PLAIN_SINGLE_TIL
   recurrent layers of cuDNN 5 to 7, forward and backward, and all-reduces of NCCL 2 in one host.
   Those of MPI, and of several hosts, are left out. A recurrent layer is priced as TensorFlow's op
   for it.
+- `data/profiling/compute` of microsoft/vidur (MIT): for A100 and H100, PyTorch's linear layers in
+  float16. That far rows cost nothing on matrix units was seen on one half of the products, by
+  chance; the other judges.
 - `data/profiling/network` of microsoft/vidur (MIT): all-reduces, and copies from the first GPU to
   the second. Left out are hosts whose network the record does not name, and files that another
   one's repeat.
@@ -18,74 +21,55 @@ convolutions told which kernels price them, and two constants (`PLAIN_SINGLE_TIL
   for placements with as many GPUs on each host; gradients go as they are ready.
 """
 
-import argparse
 import csv
+import random
 import re
 import zipfile
-from collections import defaultdict
+from collections import defaultdict, namedtuple
 from functools import cache
 from pathlib import Path
-from statistics import median, quantiles
-from typing import NamedTuple
+from statistics import mean, median, quantiles
 from xml.etree import ElementTree
 
 import numpy as np
+import typer
 from gpu_scaling import traced
 from simulated_splits import simulated
+from tables import table_head, table_row
 
-from placement_advisor.candidates.batch_split.data_parallel import (
-    ONE_BY_ONE,
-    DataParallel,
-    DataParallelSteps,
-)
+from placement_advisor.candidates.batch_split import data_parallel
 from placement_advisor.cost.collectives import ALL_DEVICES, collective_costs, ring_of_devices
+from placement_advisor.cost.gpu.kernel_times import kernel_time
 from placement_advisor.cost.gpu.kernels import FFT_FILTER
 from placement_advisor.cost.roofline import Roof
-from placement_advisor.graph.op import Kernel, KernelFamily, Op
+from placement_advisor.graph.op import Arithmetic, Kernel, KernelFamily, Op
 from placement_advisor.graph.op_work.signature import Signature, TensorSpec
 from placement_advisor.graph.op_work.work import work_of
+from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.machine.hierarchy import read_machine
 from placement_advisor.machine.presets import hardware_figures, read_hardware
-from placement_advisor.units import NS_PER_S
+from placement_advisor.units import NS_PER_MS, NS_PER_S
 
-NS_PER_MS = 1e6
 # Of the halves of DeepBench.
 SEED = 52
 # Classes of sizes, in bytes: up to each.
 SIZES = {"64 kB": 1 << 16, "4 MB": 1 << 22, "1 GB": 1 << 30}
 
-
-class Timing(NamedTuple):
-    """One row of a record and what is predicted for it; rows are told together by the texts."""
-
-    op: str
-    machine: str
-    kind: str
-    measured_ns: float
-    predicted_ns: float
+# A row of a record and what is predicted for it; rows are told together by the texts.
+Timing = namedtuple("Timing", "op machine kind measured_ns predicted_ns")
 
 
 def sized(size_bytes):
-    """Return the class of a size."""
     return f"up to {next(text for text, most in SIZES.items() if size_bytes <= most)}"
 
 
 def all_reduce_ns(machine, size_bytes):
-    """Return what an all-reduce of all devices takes."""
     op = Op(name="reduce", kind="AllReduce", output_bytes=(size_bytes,))
     rings = ring_of_devices(machine.host), *machine.first_levels(machine.hosts)
     return collective_costs([op], [], rings).time_ns(op.name)
 
 
 CARDS = {"1080Ti": "GTX1080Ti", "P100": "P100-PCIe", "V100": "V100", "T4": "T4"}
-# Cards without a preset: how their datasheets differ from that of a GTX 1080 Ti.
-_MAXWELL = {"chip": "GM200", "capability": 5.2, "multiprocessors": 24, "memory": "GDDR5"}
-FURTHER = {
-    "TitanXp": (12.15e12, 547.6e9, {"multiprocessors": 30}),
-    "TitanX_Pascal": (10.97e12, 480e9, {}),
-    "TitanX": (6.60e12, 336.5e9, _MAXWELL),
-    "M40": (6.84e12, 288e9, _MAXWELL),
-}
 _GATES = {"Vanilla": (1, "rnn_relu"), "LSTM": (4, "lstm"), "GRU": (3, "gru")}
 NUMBER = re.compile(r"[\d.]")
 _MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
@@ -110,15 +94,8 @@ def sheet(path):
 
 
 def deepbench(record):
-    """Yield what the record has of each card."""
-    figures = hardware_figures()
-    for name, (peak, bandwidth, others) in FURTHER.items():
-        peaks = {"peak_flops_per_s": peak, "memory_bandwidth_bytes_per_s": bandwidth}
-        like = figures["gpus"]["GTX1080Ti"]
-        figures["gpus"][name] = {**like, **peaks, "l2_bytes": 3 << 20, **others}
-        figures["devices"][name] = {**figures["devices"]["GTX1080Ti"], "gpu": name}
-    for name, card in {**CARDS, **dict.fromkeys(FURTHER)}.items():
-        yield from _of_card(record / f"DeepBench_NV_{name}.xlsx", card or name)
+    for name, card in CARDS.items():
+        yield from _of_card(record / f"DeepBench_NV_{name}.xlsx", card)
 
 
 def _of_card(path, card):
@@ -264,39 +241,86 @@ def _step_ns(traces, placement, network):
     machine = read_machine(f"{len(placement)}x(4xT4)-{network}" if network else "4xT4")
     names = machine.host.device_names()[: int(placement[0])]
     cluster = machine.host.with_devices(names)
-    steps = DataParallelSteps(traces.weak(len(names)))
-    proposed = steps.propose_on_hosts(ONE_BY_ONE, cluster.devices, ALL_DEVICES)
-    assert isinstance(proposed, DataParallel), proposed
+    steps = data_parallel.DataParallelSteps(traces.weak(len(names)))
+    proposed = steps.propose_on_hosts(data_parallel.ONE_BY_ONE, cluster.devices, ALL_DEVICES)
+    assert isinstance(proposed, data_parallel.DataParallel), proposed
     rings = ring_of_devices(cluster), *machine.first_levels(len(placement))
     return simulated(proposed, cluster, rings).step_ns
+
+
+HALF_CARDS = {"a100": "A100-80GB-SXM4", "h100": "H100-SXM5"}
+# From here on, as in `gpu_ops.py`, launches are a small part.
+LEAST_MS = 0.3
+
+
+def _read_products(folder):
+    """Return median times in ms of products, by m, k and n."""
+    times = defaultdict(list)
+    for path in folder.rglob("mlp.csv"):
+        with path.open(encoding="utf-8", newline="") as text:
+            for row in csv.DictReader(text):
+                width, inner, heads = (
+                    int(row[f"n_{x}"]) for x in ("embd", "expanded_embd", "head")
+                )
+                parts, m = int(row["num_tensor_parallel_workers"]), int(row["num_tokens"])
+                projected = (heads + 2 * int(row["n_kv_head"])) * (width // heads)
+                up = inner * (2 if row["use_gated_mlp"] == "True" else 1)
+                for name, k, n in (
+                    ("attn_pre_proj", width, projected // parts),
+                    ("attn_post_proj", width // parts, width),
+                    ("mlp_up_proj", width, up // parts),
+                    ("mlp_down_proj", inner // parts, width),
+                ):
+                    times[m, k, n].append(float(row[f"time_stats.{name}.median"]))
+    return {sizes: median(taken) for sizes, taken in times.items()}
+
+
+def print_half_products(record):
+    """Print how far products in float16 are off, those that were seen and those that judge."""
+    for card, gpu in HALF_CARDS.items():
+        measured_ms = _read_products(record / card)
+        sizes = [each for each, taken_ms in measured_ms.items() if taken_ms >= LEAST_MS]
+        random.Random(0).shuffle(sizes)
+        for half, chosen in (("seen", sizes[::2]), ("judged", sizes[1::2])):
+            ratios = [
+                kernel_time("linear", (1, *each), gpu_facts(gpu), Arithmetic.FLOAT16).time_ns
+                / (measured_ms[each] * NS_PER_MS)
+                for each in chosen
+            ]
+            error = f"{mean(abs(ratio - 1) for ratio in ratios):.1%}"
+            print(f"{gpu}, {half}: {len(ratios)} products, {error} off, {mean(ratios) - 1:+.1%}")
 
 
 RECORDS = {"DeepBench_NV_V100.xlsx": deepbench, "a100_dgx": vidur, "imagenet": pollux}
 
 
-def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("records", type=Path, nargs="+")
-    print("| op | machine | | rows | measured µs | predicted / measured: 10 % | median | 90 % |")
-    print("|---|---|---|---|---|---|---|---|")
-    for record in arguments.parse_args().records:
-        read = next(reader for name, reader in RECORDS.items() if (record / name).exists())
-        groups = defaultdict(list)
-        draws = defaultdict(lambda: np.random.default_rng(SEED))
-        for timing in read(record):
-            kinds = [timing.kind]
-            if read is deepbench:
-                is_apart = draws[timing.op.partition("_")[0]].random() >= 1 / 2
-                kinds += ["all", "half kept apart"] if is_apart else ["all"]
-            ratio = timing.predicted_ns / timing.measured_ns
-            for kind in kinds:
-                groups[timing.op, timing.machine, kind].append((timing.measured_ns, ratio))
-        for group, found in groups.items():
-            ratios = [ratio for _, ratio in found]
-            tenth, *_, last = quantiles(ratios * 2, n=10, method="inclusive")
-            told = f"{median(ns for ns, _ in found) / 1e3:.0f} | {tenth:.2f} | {median(ratios):.2f}"
-            print(f"| {' | '.join(group)} | {len(found)} | {told} | {last:.2f} |", flush=True)
+def print_ratios(record):
+    """Print what is predicted over what was measured."""
+    read = next(reader for name, reader in RECORDS.items() if (record / name).exists())
+    groups = defaultdict(list)
+    draws = defaultdict(lambda: np.random.default_rng(SEED))
+    for timing in read(record):
+        kinds = [timing.kind]
+        if read is deepbench:
+            is_apart = draws[timing.op.partition("_")[0]].random() >= 1 / 2
+            kinds += ["all", "half kept apart"] if is_apart else ["all"]
+        ratio = timing.predicted_ns / timing.measured_ns
+        for kind in kinds:
+            groups[timing.op, timing.machine, kind].append((timing.measured_ns, ratio))
+    names = "op | machine | kind | rows | measured µs"
+    print(table_head(f"{names} | predicted / measured: 10 % | median | 90 %"))
+    for group, found in groups.items():
+        ratios = [ratio for _, ratio in found]
+        tenth, *_, last = quantiles(ratios * 2, n=10, method="inclusive")
+        told = (f"{ratio:.2f}" for ratio in (tenth, median(ratios), last))
+        print(table_row(*group, len(found), f"{median(ns for ns, _ in found) / 1e3:.0f}", *told))
+
+
+def main(records: list[Path]):
+    for record in records:
+        is_of_halves = next(record.rglob("mlp.csv"), None) is not None
+        (print_half_products if is_of_halves else print_ratios)(record)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -34,8 +34,6 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
 
 
 class UnbiasedConvolution(keras.layers.Conv2D):
-    """Keras's convolution without biases, whatever it is asked for."""
-
     def __init__(self, *sizes, **options):
         super().__init__(*sizes, **{**options, "use_bias": False})
 

@@ -7,13 +7,14 @@ answered with one byte; the times are medians. Processes are not pinned, and on 
 shares them: sender, both relays and receiver.
 """
 
-import argparse
 import tempfile
 from pathlib import Path
 from statistics import median
 
+import typer
 from network_lab.lab import lab
 from remote_hosts.agent import Agent
+from tables import table_head, table_row
 
 from placement_advisor.remote_hosts.tls import new_secret
 
@@ -22,14 +23,9 @@ PORT = 20_001
 NETWORK = 1
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rate-mbit", type=float)
-    parser.add_argument("--delay-us", type=float)
-    parser.add_argument("--repetitions", type=int, default=30)
-    asked = parser.parse_args()
-    rate = asked.rate_mbit and asked.rate_mbit * 1e6
-    delay = None if asked.delay_us is None else round(asked.delay_us * 1e3)
+def main(rate_mbit: float | None = None, delay_us: float | None = None, repetitions: int = 30):
+    rate = rate_mbit and rate_mbit * 1e6
+    delay = None if delay_us is None else round(delay_us * 1e3)
     secret = new_secret().decode()
     with (
         lab(hosts=2, rate_bit_per_s=rate, delay_ns=delay) as network,
@@ -50,15 +46,14 @@ def main():
         workers[1].do("relay.open_network", str(folders[1]), NETWORK, [PORT], [])
         workers[0].do("relay.open_network", str(folders[0]), NETWORK, [], far)
         plain[1].do("serve_bytes", PORT)
-        heads = ("bytes", "plain us", "relay us", "relay Gbit/s")
-        print("".join(f"{head:>16}" for head in heads))
+        print(table_head("bytes | plain us | relay us | relay Gbit/s"))
         for size in SIZES_BYTES:
-            direct = plain[0].do("times_ns", network.address("h1"), PORT, size, asked.repetitions)
-            relayed = workers[0].do("times_ns", "127.0.0.1", PORT, size, asked.repetitions)
+            direct = plain[0].do("times_ns", network.address("h1"), PORT, size, repetitions)
+            relayed = workers[0].do("times_ns", "127.0.0.1", PORT, size, repetitions)
             took_ns = median(relayed)
-            times = f"{median(direct) / 1e3:>16.0f}{took_ns / 1e3:>16.0f}"
-            print(f"{size:>16,}{times}{size * 8 / took_ns:>16.2f}", flush=True)
+            times = f"{median(direct) / 1e3:.0f}", f"{took_ns / 1e3:.0f}"
+            print(table_row(f"{size:,}", *times, f"{size * 8 / took_ns:.2f}"), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -7,11 +7,12 @@ TensorFlow's trace and beside TensorFlow's inlining pass, up to handing the grap
 Sizes of the samples are `small` and `full`; a path to any model file works too.
 """
 
-import argparse
 import tempfile
 from pathlib import Path
 
-from model_tracing import SAMPLES, called
+import typer
+from model_tracing import SAMPLES, Names, called
+from tables import table_head, table_row
 
 from placement_advisor.processes.calls import RemoteModule
 from placement_advisor.processes.children import Child, preload
@@ -48,24 +49,24 @@ _BIG_MODELS = {
 }
 _SAMPLE_NAMES = ("deepconn", "resnet50", "transformer", "dlrm")
 _NAMES = (*(f"{name}-{size}" for name in _SAMPLE_NAMES for size in ("small", "full")), *_BIG_MODELS)
-_COLUMNS = (
-    f"{'model':<20}{'ops':>8}{'edges':>8}{'trace':>8}{'inline':>8}{'ours':>7}{'share':>7}"
-    f"{'on top':>9}{'bytes':>8}{'layers':>8}{'of all':>8}{'flops':>8}"
-)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    words = f"a path or one of {', '.join(_NAMES)}"
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=words)
-    models = parser.parse_args().models or _NAMES
+def main(models: Names = None):
     preload()
     found = {}
-    print(_COLUMNS)
+    names = "trace | inline | ours | share | on top | bytes | layers | of all | flops"
+    print(table_head(f"model | ops | edges | {names}"))
     with tempfile.TemporaryDirectory() as scratch:
-        for model in models:
+        for model in models or _NAMES:
             found[model] = costs = _measured(model, Path(scratch))
-            print(_row(model, costs), flush=True)
+            trace_s, inlining_s = costs["trace_cpu_s"], costs["inlining_cpu_s"]
+            own_s = sum(costs["own_cpu_s"].values())
+            inlining = "–" if inlining_s is None else f"{inlining_s:.2f}"
+            times = f"{trace_s:.2f}", inlining, f"{own_s:.2f}", f"{own_s / trace_s:.1%}"
+            shares = (f"{share:.2%}" for share in costs["shares"])
+            told = f"{costs['on_top_bytes'] / 1e6:.0f} MB", *shares
+            name = Path(model).stem
+            print(table_row(name, costs["ops"], costs["edges"], *times, *told), flush=True)
     print("\nOurs, split up (CPU seconds)")
     for model, costs in found.items():
         parts = "  ".join(f"{part} {cpu_s:.2f}" for part, cpu_s in costs["own_cpu_s"].items())
@@ -84,15 +85,5 @@ def _measured(model, scratch):
         return called(child, traced_costs.measure, str(path), size)
 
 
-def _row(model, costs):
-    inlining_s, own_s = costs["inlining_cpu_s"], sum(costs["own_cpu_s"].values())
-    return (
-        f"{Path(model).stem:<20}{costs['ops']:>8}{costs['edges']:>8}{costs['trace_cpu_s']:>8.2f}"
-        f"{'–' if inlining_s is None else f'{inlining_s:.2f}':>8}{own_s:>7.2f}"
-        f"{own_s / costs['trace_cpu_s']:>7.1%}{costs['on_top_bytes'] / 1e6:>6.0f} MB"
-        + "".join(f"{share:>8.2%}" for share in costs["shares"])
-    )
-
-
 if __name__ == "__main__":
-    main()
+    typer.run(main)

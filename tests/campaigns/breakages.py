@@ -17,8 +17,6 @@ _GENERATORS = ("RandomUniform", "RandomStandardNormal", "TruncatedNormal")
 
 
 class Graph:
-    """A GraphDef with its nodes by name."""
-
     def __init__(self, graph_def):
         self.graph_def = graph_def
         self.nodes = {node.name: node for node in graph_def.node}
@@ -60,11 +58,10 @@ class Graph:
         return node
 
     def constant(self, name, value, dtype, like):
-        """Add a constant, and return its name."""
         proto = tf.make_tensor_proto(value, dtype=tf.as_dtype(dtype))
         return self.add(name, "Const", [], like, dtype=dtype, value=proto).name
 
-    def scale(self, node, place, factor, dtype):
+    def scale(self, node, place, dtype, factor):
         """Put a product between an op and one of its inputs."""
         name = f"{node.name}/broken_{place}"
         by = self.constant(f"{name}_by", factor, dtype, node)
@@ -106,14 +103,12 @@ def doubled(graph, variable, _):
         again.name = f"{node.name}/again"
         node.input.append(f"^{again.name}")
         return
-    holder, place, dtype = _delta(graph, node)
-    graph.scale(holder, place, 2.0, dtype)
+    graph.scale(*_delta(graph, node), 2.0)
 
 
 def scaled(graph, variable, _):
     """What is added to the variable is a little too large."""
-    holder, place, dtype = _delta(graph, graph.updates(variable)[-1])
-    graph.scale(holder, place, SCALE, dtype)
+    graph.scale(*_delta(graph, graph.updates(variable)[-1]), SCALE)
 
 
 def stale(graph, variable, _):
@@ -121,19 +116,17 @@ def stale(graph, variable, _):
     holder, place, _dtype = _delta(graph, graph.updates(variable)[-1])
     if "Scatter" in holder.op:
         raise LookupError("rows of the step before are other rows")
-    name, device = f"{holder.name}/last", holder.device
-    reference = holder.input[place]
+    name, reference = f"{holder.name}/last", holder.input[place]
     full = tf.Graph()
     with full.as_default():
         tf.graph_util.import_graph_def(graph.graph_def, name="")
         now = full.get_tensor_by_name(reference if ":" in reference else f"{reference}:0")
-        with tf.device(device):
+        with tf.device(holder.device):
             kept = tf.raw_ops.VarHandleOp(
                 dtype=now.dtype, shape=now.shape, shared_name=name, name=name
             )
-            known = tf.raw_ops.VarIsInitializedOp(resource=kept)
             old = tf.compat.v1.cond(
-                known,
+                tf.raw_ops.VarIsInitializedOp(resource=kept),
                 lambda: tf.raw_ops.ReadVariableOp(resource=kept, dtype=now.dtype),
                 lambda: tf.identity(now),
             )
@@ -184,8 +177,8 @@ def reseeded(graph, _, draw):
     if node.op in _GENERATORS:
         node.attr["seed2"].i += 77
         return
-    number = graph.constant(f"{node.name}/other", [77], tf.uint64.as_datatype_enum, node)
     kind = tf.uint64.as_datatype_enum
+    number = graph.constant(f"{node.name}/other", [77], kind, node)
     graph.add(f"{node.name}/reseeded", "BitwiseXor", [node.input[1], number], node, T=kind)
     node.input[1] = f"{node.name}/reseeded"
 
@@ -207,13 +200,13 @@ def averaged_twice(graph, variable, _):
     """The mean of the gradients is divided by the number of replicas once more."""
     merged = _merges_of(graph, variable)[0]
     for place in range(merged.attr["N"].i):
-        graph.scale(merged, place, 1 / merged.attr["N"].i, merged.attr["T"].type)
+        graph.scale(merged, place, merged.attr["T"].type, 1 / merged.attr["N"].i)
 
 
 def share_lost(graph, variable, _):
     """What the second replica computes for the variable counts for nothing."""
     merged = _merges_of(graph, variable)[0]
-    graph.scale(merged, 1, 0.0, merged.attr["T"].type)
+    graph.scale(merged, 1, merged.attr["T"].type, 0.0)
 
 
 def merged_early(graph, variable, _):
@@ -228,14 +221,11 @@ def merged_early(graph, variable, _):
         factors = [product.input[place] for product in products]
         if factors[0] == factors[1]:
             continue
-        parts = [
-            graph.add(
-                f"{product.name}/early_{place}", "Mul", [factor, each.input[1]], each, T=dtype
-            )
-            for product, factor, each in zip(products, factors, weighted, strict=True)
-        ]
-        mean = graph.add(f"{merged.name}/early_{place}", "AddN", [p.name for p in parts], merged)
-        mean.attr["T"].type = dtype
+        parts = []
+        for product, factor, each in zip(products, factors, weighted, strict=True):
+            parts.append(f"{product.name}/early_{place}")
+            graph.add(parts[-1], "Mul", [factor, each.input[1]], each, T=dtype)
+        mean = graph.add(f"{merged.name}/early_{place}", "AddN", parts, merged, T=dtype)
         mean.attr["N"].i = len(parts)
         for product in products:
             product.input[place] = mean.name

@@ -9,40 +9,41 @@ The table goes beside them; that of a campaign that is done is kept in `docs/cam
 
 import argparse
 import json
+import os
 import random
+import re
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
-from machine_facts import machine_facts
+from placement_advisor.machine.this_machine import gpu_count
 
 ROOT = Path(__file__).parents[2]
 # A campaign is to be had in parts that fit into an hour.
 MINUTES = 55.0
 
 
-def code_version():
-    """Return the commit, and what tells whether the package and the tests are those of a result."""
-    trees = {
-        name: _git("rev-parse", f"HEAD:{name}") for name in ("placement_advisor", "tests/campaigns")
-    }
-    return {"commit": _git("rev-parse", "--short", "HEAD"), **trees}
-
-
 def drawn(cases, count, seed):
-    """Return a random sample of cases, in their order."""
     chosen = set(random.Random(seed).sample(list(cases), min(count, len(cases))))
     return [case for case in cases if case in chosen]
 
 
 def run_campaign(name, cases, examine, table):
-    """Examine all cases that have no result yet, then write the table.
+    """Examine all cases that have no result yet, then write the table; return the results.
 
     ``examine`` returns what is found of a case, ``table`` makes Markdown of all results: each is
     what ``examine`` returned, with the case's name under ``case``.
     """
-    options = _options(name)
+    parser = argparse.ArgumentParser(prog=name)
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="stop after that many")
+    parser.add_argument("--sample", type=int, default=0, help="that many cases, drawn at random")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--into", type=Path, default=ROOT / "campaigns", help="folder of results")
+    parser.add_argument("--anew", action="store_true", help="throw away the results that there are")
+    options = parser.parse_args()
     options.into.mkdir(parents=True, exist_ok=True)
     path = options.into / f"{name}.jsonl"
     if options.anew:
@@ -67,15 +68,19 @@ def run_campaign(name, cases, examine, table):
     text = f"{table(results)}\n\n{known}{machine}: `make campaign-{name.replace('_', '-')}`\n"
     path.with_suffix(".md").write_text(text)
     print(text)
+    return results
 
 
 def _read(path):
     """Return what heads a file of results, and the results; begin the file where there is none."""
-    version = code_version()
+    # What tells whether the package and the campaigns are those of a result.
+    trees = ("placement_advisor", "tests/campaigns")
+    known = {name: _git("rev-parse", f"HEAD:{name}") for name in trees}
     if not path.exists():
-        path.write_text(json.dumps({**version, **machine_facts()}) + "\n")
+        commit = _git("rev-parse", "--short", "HEAD")
+        path.write_text(json.dumps({"commit": commit, **known, **machine_facts()}) + "\n")
     head, *results = (json.loads(line) for line in path.read_text().splitlines())
-    if any(head[key] != value for key, value in version.items() if key != "commit"):
+    if any(head[key] != value for key, value in known.items()):
         sys.exit(
             f"{path} has results of other code (commit {head['commit']}); "
             "take that, or begin again with --anew"
@@ -83,14 +88,18 @@ def _read(path):
     return head, results
 
 
-def _options(name):
-    parser = argparse.ArgumentParser(prog=name)
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="stop after that many")
-    parser.add_argument("--sample", type=int, default=0, help="that many cases, drawn at random")
-    parser.add_argument("--seed", type=int, default=0, help="of the sample")
-    parser.add_argument("--into", type=Path, default=ROOT / "campaigns", help="folder of results")
-    parser.add_argument("--anew", action="store_true", help="throw away the results that there are")
-    return parser.parse_args()
+def machine_facts():
+    """Return what a reader has to know to place the figures."""
+    found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "processor": found.group(1).strip() if found else "unknown",
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "gpus": gpu_count(),
+        "tensorflow": version("tensorflow"),
+        "keras": version("keras"),
+    }
 
 
 def _git(*arguments):

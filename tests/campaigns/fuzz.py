@@ -8,16 +8,16 @@ from pathlib import Path
 
 from campaign import run_campaign
 from damaged_files import LIMIT_S, MOST_BYTES, examined, readers
+from tables import table_head, table_row
 
-sys.path.append(str(Path(__file__).parents[1] / "profile"))
-sys.path.append(str(Path(__file__).parents[1] / "report"))
-sys.path.append(str(Path(__file__).parents[1] / "report" / "html"))
+sys.path.extend(
+    str(Path(__file__).parents[1] / name) for name in ("profile", "report", "report/html")
+)
 from test_damaged_profiles import READERS as OF_PROFILES
 from test_report_file import READERS as OF_THE_TAB
 
 FILES = 20_000
 FILES_OF_A_CASE = 500
-
 
 READERS = {**readers(), **OF_THE_TAB, **OF_PROFILES}
 
@@ -28,7 +28,6 @@ def cases():
 
 
 def examine(case):
-    """Return how many files were refused and read, and what was answered otherwise."""
     kind, first = case.split(":")
     seeds = range(int(first), int(first) + FILES_OF_A_CASE)
     try:
@@ -47,13 +46,12 @@ def is_right(result):
 
 
 def table(results):
-    """Return by reader how many files were refused and read."""
-    rows = ["| reader | files | refused | read | answered otherwise |", "|---|---|---|---|---|"]
+    rows = [table_head("reader | files | refused | read | answered otherwise")]
     for kind in READERS:
         each = [result for result in results if result["case"].startswith(f"{kind}:")]
         refused, read = (sum(r.get(key, 0) for r in each) for key in ("refused", "read"))
         broken = sum(not is_right(result) for result in each)
-        rows.append(f"| {kind} | {refused + read:,} | {refused:,} | {read:,} | {broken} |")
+        rows.append(table_row(kind, f"{refused + read:,}", f"{refused:,}", f"{read:,}", broken))
     return "\n".join(rows)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from campaign import drawn, run_campaign
 from mutation import PACKAGE, ROOT, mutants
+from tables import table_head, table_row
 from workshop import Workshop
 
 EXPLAINED = Path(__file__).with_name("mutants_explained.toml")
@@ -47,7 +48,6 @@ def drawn_mutants():
 
 
 def explanations():
-    """Return why mutants do no harm, by name."""
     found = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))
     for name, reason in found.items():
         if not reason.startswith(_REASONS):
@@ -71,7 +71,6 @@ def examination(folder):
 
 
 def unexplained(results):
-    """Return the survivors without a reason."""
     known = explanations()
     return [r for r in results if r["killed_by"] is None and r["case"] not in known]
 
@@ -79,17 +78,15 @@ def unexplained(results):
 def table(results):
     """Return counts by module, and all survivors with their differences and reasons."""
     known = explanations()
-    lines = ["| module | mutants | noticed by a test | survive |", "|---|---|---|---|"]
+    lines = [table_head("module | mutants | noticed by a test | survive")]
     modules = [result["case"].split(" ", 1)[0] for result in results]
     survivors = [result for result in results if result["killed_by"] is None]
     for module in sorted(set(modules)):
         alive = sum(result["case"].startswith(f"{module} ") for result in survivors)
         count = modules.count(module)
-        lines.append(f"| {module} | {count} | {count - alive} | {alive} |")
-    lines.append(
-        f"| all | {len(results)} | {len(results) - len(survivors)} | {len(survivors)}, "
-        f"{len(unexplained(results))} of them unexplained |"
-    )
+        lines.append(table_row(module, count, count - alive, alive))
+    told = f"{len(survivors)}, {len(unexplained(results))} of them unexplained"
+    lines.append(table_row("all", len(results), len(results) - len(survivors), told))
     for result in survivors:
         reason = known.get(result["case"], "**not explained**")
         lines += ["", f"`{result['case']}`: {reason}", "", "```diff"]
@@ -100,15 +97,9 @@ def table(results):
 
 
 def main():
-    found = []
-
-    def judged(results):
-        found.extend(unexplained(results))
-        return table(results)
-
     with tempfile.TemporaryDirectory() as folder:
-        run_campaign("mutants", list(drawn_mutants()), examination(folder), judged)
-    if found:
+        results = run_campaign("mutants", list(drawn_mutants()), examination(folder), table)
+    if found := unexplained(results):
         sys.exit(f"{len(found)} survivors are not explained in {EXPLAINED.relative_to(ROOT)}")
 
 

@@ -64,7 +64,6 @@ class Mutant:
 
     @property
     def difference(self):
-        """The change as a unified diff."""
         lines = difflib.unified_diff(
             self.source.splitlines(), self.changed.splitlines(), self.module, self.module, "", "", 2
         )
@@ -189,7 +188,6 @@ def _other_calls(node):
 
 
 def _with(node, **fields):
-    """Return a node with other fields."""
     return type(node)(**{**dict(ast.iter_fields(node)), **fields})
 
 

@@ -30,6 +30,7 @@ from statistics import median
 from types import SimpleNamespace
 
 from campaign import run_campaign
+from tables import table_head, table_row
 
 from placement_advisor.analysis.runs import rounds_to_refine_after
 from placement_advisor.defaults import BASELINE, MAX_ROUNDS, WORTHWHILE_RATIO
@@ -53,7 +54,6 @@ _STEP_NS = 20_000_000
 
 
 def cases():
-    """Return the names of all cases."""
     return [
         f"{noise} noise, ratio {ratio:g}, {alike} of {candidates} candidates"
         f"{f' and {joining} that join' if joining else ''}, part {part}"
@@ -89,11 +89,7 @@ def examine(case, trials=TRIALS):
 
 
 def table(results):
-    """Return a row for each setting."""
-    rows = [
-        "| noise | true ratio | candidates | wrong | right | rounds |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows = [table_head("noise | true ratio | candidates | wrong | right | rounds")]
     for setting in dict.fromkeys(tuple(result["setting"]) for result in results):
         parts = [result for result in results if tuple(result["setting"]) == setting]
         trials, wrong, right, rounds = (
@@ -102,31 +98,21 @@ def table(results):
         noise, ratio, candidates, alike, joining = setting
         field = str(candidates) if alike == candidates else f"{candidates}, {alike} of them so"
         field += f", {joining} join" if joining else ""
-        rows.append(
-            f"| {noise} | {ratio:g} | {field} | {wrong / trials:.1%} "
-            f"| {'–' if ratio == WORTHWHILE_RATIO else f'{right / trials:.1%}'} "
-            f"| {rounds / trials:.1f} |"
-        )
+        told = "–" if ratio == WORTHWHILE_RATIO else f"{right / trials:.1%}"
+        shares = f"{wrong / trials:.1%}", told, f"{rounds / trials:.1f}"
+        rows.append(table_row(noise, f"{ratio:g}", field, *shares))
     rows += ["", f"{PARTS * TRIALS} trials of each; at 0.97 any firm verdict is wrong."]
     return "\n".join(rows)
 
 
-class _Bench:
-    """Answers each turn with the next of the step times that were drawn."""
-
-    def __init__(self, turns):
-        self._turns = iter(turns)
-
-    def prepare(self, label, device_of, program):
-        """Make it ready."""
-        return Prepared(moved_ops=(), crossings=())
-
-    def verify(self, label, steps):
-        """Compare with nothing."""
-
-    def run_steps(self, label, batch, steps):
-        """Run a warm-up step and one that counts."""
-        return [next(self._turns)] * steps
+def _bench(turns):
+    """Return what answers each turn with the next of the step times that were drawn."""
+    left = iter(turns)
+    return SimpleNamespace(
+        prepare=lambda label, device_of, program: Prepared(moved_ops=(), crossings=()),
+        verify=lambda label, steps: None,
+        run_steps=lambda label, batch, steps: [next(left)] * steps,
+    )
 
 
 def _raced(turns, joining):
@@ -143,7 +129,7 @@ def _raced(turns, joining):
         label = f"candidate-{number}" if number else BASELINE
         placement = Placement(label=label, family=label, device_of={}, rationale="")
         # One to warm up, before those of the rounds to come.
-        trial.enter(placement, bench=_Bench([each[0], *each[done:]]))
+        trial.enter(placement, bench=_bench([each[0], *each[done:]]))
 
     def end_round(number):
         if number + 1 in rounds_to_refine_after(None, joining):
@@ -157,10 +143,8 @@ def _raced(turns, joining):
 
 def _drawn_trial(noise, ratios, chance):
     """Return the step times of all turns, the baseline's first."""
-    if noise in _CARRIED:
-        logs = _drawn(len(ratios), _CARRIED[noise], chance)
-    else:
-        logs = _recorded(len(ratios), noise, chance)
+    draw = _drawn if noise in _CARRIED else _recorded
+    logs = draw(len(ratios), noise, chance)
     return [
         [round(_STEP_NS * ratio * exp(deviation)) for deviation in turns]
         for ratio, turns in zip([1.0, *ratios], logs, strict=True)
@@ -184,7 +168,6 @@ def _recorded(candidates, noise, chance):
 
 @cache
 def _recordings(name):
-    """Return the logarithms of the turns of each model's copies, around their median."""
     found = []
     for line in Path(__file__).with_name(name).read_text().splitlines():
         turns = json.loads(line).get("turn_us", {})
@@ -194,8 +177,9 @@ def _recordings(name):
     return tuple(found)
 
 
-def _drawn(candidates, share, chance):
+def _drawn(candidates, noise, chance):
     """Return deviations of turns, the baseline's first."""
+    share = _CARRIED[noise]
     machine = list(accumulate(chance.gauss(0, 0.02) for _ in range(MAX_ROUNDS)))
     found = []
     for _ in range(candidates + 1):

@@ -13,7 +13,6 @@ _REVIEWS = 25_000
 
 
 def images(count, shape, labels, classes):
-    """Return images of bytes and their classes."""
     rng = np.random.default_rng(count)
     drawn = rng.integers(0, 256, (count, *shape), np.uint8)
     return drawn, rng.integers(0, classes, (count, *labels), np.uint8)
@@ -29,7 +28,6 @@ def word_lists(words):
 
 
 def texts(count):
-    """Return reviews as text."""
     rng = np.random.default_rng(count)
     return [" ".join(rng.choice(_WORDS, length)) for length in rng.poisson(_REVIEW_WORDS, count)]
 

@@ -33,7 +33,6 @@ def load(name, split=None, *, as_supervised=False, batch_size=None, with_info=Fa
 
 
 def as_numpy(given):
-    """Return arrays in place of tensors."""
     return tf.nest.map_structure(lambda each: each.numpy(), given)
 
 

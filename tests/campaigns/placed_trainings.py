@@ -1,11 +1,8 @@
 """Trainings whose step is placed while they run, on random models: are they the same trainings?
 
-    PYTHONPATH=tests:tests/tf python tests/benchmarks/placed_trainings.py FILE --fresh 12
-    PYTHONPATH=tests:tests/tf python tests/benchmarks/placed_trainings.py FILE --summary
-
 Each random model that trains becomes a script of 240 steps: `fit`, or a loop over its function. Of
 one in three the batch is split in two, of the others the ops stand at random on two logical CPUs.
-What is written down of each, a line of JSON:
+What is written down of each:
 
 - **Every 20th step**: from the same state, what the script's own step and the placed one add to the
   variables, compared by the rules of a verification (`measurement/verification.py`): the own step
@@ -27,29 +24,28 @@ them by their state (`tf.random.normal`, which a GAN has), the first two say not
 fails has a line that says why.
 """
 
-import argparse
 import json
-import secrets
 import sys
 import tempfile
 from pathlib import Path
 from statistics import median
 
 import numpy as np
-from machine_facts import machine_facts
+from campaign import run_campaign
 from program_runs import run_program
 from random_models import random_model
-from result_lines import add, lines_of
+from tables import table_head, table_row
 
-_SEEDS = 10**6
+SEEDS = (
+    *(658451, 726844, 667542, 603272, 512995, 896288),
+    *(341739, 149728, 909674, 881639, 108526, 867033),
+)
 _STEPS = 240
 _LIMIT_S = 900.0
 _INSIDE = Path(__file__).with_name("placed_training_parts.py")
 # Ten of twelve draw or normalize. Shares of a batch are not normalized alike, and refused.
 _NEEDED = ("dropout",) * 6 + ("batch_norm",) * 4 + ("training",) * 2
 _SHARES = (4, 5, 10, 11)
-# Plain runs: as it is, then from rounded values.
-_ROUNDED = ("0", "1", "2", "3", "4")
 _TAIL = f"""
 import os
 
@@ -91,9 +87,9 @@ else:
 """
 
 
-def examine(seed, number):
-    """Return what came of the script of a seed, the so-manieth of a draw."""
-    number %= len(_NEEDED)
+def examine(case):
+    seed = int(case)
+    number = SEEDS.index(seed)
     needs = {"training", _NEEDED[number]}
     without = {"batch_norm"} if number in _SHARES else set()
     # What draws by the state of a kernel, as `tf.nn.dropout` does, draws anew: docs/how-to/run.md.
@@ -101,32 +97,36 @@ def examine(seed, number):
     model = random_model(seed, needs=needs, without=without)
     half = model.batch_size // 2
     samples = [half, model.batch_size - half] if number in _SHARES else None
-    split, features = "batch" if samples else "layers", sorted(model.features)
-    line = {"model": seed, "split": split, "features": features}
+    line = {"split": "batch" if samples else "layers", "features": sorted(model.features)}
+    asked = {"seed": seed, "samples": samples, "draws": _draws_of_its_own(line)}
+    asked["slowed"] = "own" if number // 2 % 2 else "placed"
+    try:
+        return line | _trained(model.text, asked)
+    except RuntimeError as error:
+        return line | {"why_not": str(error)}
+
+
+def _trained(text, asked):
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "train.py"
-        script.write_text(model.text + _TAIL)
-        asked = {"script": str(script), "seed": seed, "samples": samples}
-        asked["draws"] = _draws_of_its_own(line)
-        placed, plain, *rounded = (f"{folder}/{name}.npz" for name in ("placed", *_ROUNDED))
+        script.write_text(text + _TAIL)
+        asked["script"] = str(script)
+        placed, plain, *rounded = (f"{folder}/{name}.npz" for name in ("placed", *range(5)))
         _inside("trace", asked)
-        line |= _inside("placed", asked | {"kept": placed})
-        if line["why_not"] is not None:
-            return line
-        for number_drawn, kept in zip(_ROUNDED, (plain, *rounded), strict=True):
-            _inside("plain", asked | {"kept": kept}, ROUNDED=number_drawn)
-        line["apart"] = _apart(placed, plain)
+        found = _inside("placed", asked | {"kept": placed})
+        if found["why_not"] is not None:
+            return found
+        # As it is, then from rounded values.
+        for drawn, kept in enumerate((plain, *rounded)):
+            _inside("plain", asked | {"kept": kept}, ROUNDED=str(drawn))
         others = [_apart(each, plain) for each in rounded]
-        line["rounded_apart"] = [min(others), max(others)]
-        slowed = "own" if number // 2 % 2 else "placed"
-        line |= {"slowed": slowed} | _inside("trial", asked | {"slowed": slowed})
-    return line
+        found |= {"apart": _apart(placed, plain), "rounded_apart": [min(others), max(others)]}
+        return found | {"slowed": asked["slowed"]} | _inside("trial", asked)
 
 
 def _inside(what, asked, **environment):
-    """Do something in a process of its own."""
     env = {"TF_CPP_MIN_LOG_LEVEL": "3", **environment}
-    words = (sys.executable, str(_INSIDE), what, json.dumps(asked))
+    words = sys.executable, str(_INSIDE), what, json.dumps(asked)
     done = run_program(*words, env=env, timeout=_LIMIT_S)
     if done.returncode:
         raise RuntimeError(f"{what}: {done.stderr.strip().splitlines()[-1]}")
@@ -140,67 +140,35 @@ def _apart(ours, theirs):
     return max(float(np.abs(a - b).max() / np.abs(b).max()) if np.any(b) else 0.0 for a, b in pairs)
 
 
-def summary(lines):
-    """Return as Markdown what has come of the models."""
-    rows = [
-        "| model | split | wrong | steps apart | apart at the end | rounded | over by hand "
-        "| ready (trace) | slowed | goes on |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    found = [line for line in lines if "model" in line]
-    for line in found:
-        row = f"| {line['model']} | {line['split']} |"
-        if line.get("why_not") is not None:
-            rows.append(f"{row} {line['why_not']} ||||||||")
-            continue
-        rows.append(
-            f"{row} {_apart_by_step(line)} | {line['over_by_hand']:.3f} "
-            f"| {line['ready_s']:.1f} s ({line['trace_s']:.1f} s) "
-            f"| {line['slowed']} | {line['goes_on']} |"
-        )
-    ran = [line for line in found if line.get("why_not") is None]
-    right = sum(line["goes_on"] != line["slowed"] for line in ran)
-    rows += [
-        "",
-        f"{len(ran)} of {len(found)} ran placed; step over the one by hand: median "
-        f"{median(line['over_by_hand'] for line in ran):.3f}; trials right: {right} of {len(ran)}.",
-    ]
-    return "\n".join(rows)
-
-
 def _draws_of_its_own(line):
-    """Whether its random numbers are not those of the plain script."""
     features = line["features"]
     return "gan" in features or (line["split"] == "batch" and "dropout" in features)
 
 
-def _apart_by_step(line):
-    if _draws_of_its_own(line):
-        return "draws of its own | | |"
-    wrong = "; ".join(line["wrong"]) or "nothing"
-    least, most = line["rounded_apart"]
-    rounded = f"{least:.1g} to {most:.1g}"
-    return f"{wrong} | {line['steps_apart']:.1g} | {line['apart']:.1g} | {rounded}"
-
-
-def main():
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("file", type=Path, help="results, a line of JSON for each model")
-    parser.add_argument("--fresh", type=int, default=0, help="models to draw and examine")
-    parser.add_argument("--summary", action="store_true", help="say what the file comes to")
-    asked = parser.parse_args()
-    if asked.summary:
-        print(summary(lines_of(asked.file)))
-        return
-    seeds = [secrets.randbelow(_SEEDS) for _ in range(asked.fresh)]
-    add(asked.file, {"seeds": seeds, **machine_facts()})
-    for number, seed in enumerate(seeds):
-        try:
-            line = examine(seed, number)
-        except RuntimeError as error:
-            line = {"model": seed, "split": "?", "why_not": str(error)}
-        add(asked.file, line)
+def table(results):
+    names = "wrong | steps apart | apart at the end | rounded | over by hand | ready (trace)"
+    lines = [table_head(f"model | split | {names} | slowed | goes on")]
+    for line in results:
+        cells = [line["case"], line["split"]]
+        if line["why_not"] is not None:
+            lines.append(table_row(*cells, line["why_not"]))
+            continue
+        if _draws_of_its_own(line):
+            cells += ["draws of its own", "", "", ""]
+        else:
+            cells += ["; ".join(line["wrong"]) or "nothing", f"{line['steps_apart']:.1g}"]
+            cells += [f"{line['apart']:.1g}", "{:.1g} to {:.1g}".format(*line["rounded_apart"])]
+        cells += [f"{line['over_by_hand']:.3f}"]
+        cells += [f"{line['ready_s']:.1f} s ({line['trace_s']:.1f} s)"]
+        lines.append(table_row(*cells, line["slowed"], line["goes_on"]))
+    ran = [line for line in results if line["why_not"] is None]
+    right = sum(line["goes_on"] != line["slowed"] for line in ran)
+    over = median(line["over_by_hand"] for line in ran) if ran else 0.0
+    return "\n".join(lines) + (
+        f"\n\n{len(ran)} of {len(results)} ran placed; step over the one by hand: median "
+        f"{over:.3f}; trials right: {right} of {len(ran)}."
+    )
 
 
 if __name__ == "__main__":
-    main()
+    run_campaign("placed_trainings", list(map(str, SEEDS)), examine, table)

@@ -16,12 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from placement_advisor.measurement.verification import (
-    StepResults,
-    from_other_values,
-    rounding,
-    verify,
-)
+from placement_advisor.measurement import verification
 from placement_advisor.processes.calls import is_user_code
 from placement_advisor.tf.deterministic_graph import ROUNDING_SEED, rounded
 from placement_advisor.tf.load.capture import Capture
@@ -34,7 +29,6 @@ from placement_advisor.tf.training.trial import SplitPlan
 
 _EVERY, _TRIAL_STEPS = 20, 20
 _BLOCKS, _BLOCK_STEPS = 12, 10
-_SLOWED_BY = 2.0
 _MODULE = ModuleType("__main__")  # It holds what the script has made.
 
 
@@ -55,8 +49,7 @@ def _trace(script, asked):
     def stop(seen):
         step = trace_step(script, captured(seen, ModelSource(path=str(script))))
         placement = random_placement(step.graph, asked["seed"])
-        path = script.with_name("drawn.json")
-        placement.save(path, step.graph, WORKERS, step.traced_as())
+        placement.save(script.with_name("drawn.json"), step.graph, WORKERS, step.traced_as())
         print("{}", flush=True)
         os._exit(0)
 
@@ -91,21 +84,25 @@ def _placed(script, asked):
             if self._is_placed:
                 self._move(placed, is_placed=False)
             if not found:
-                self.variables = _variables_of(placed)
+                live = placed.split.live
+                owned = owned_variables(live.function.graph, live.loaded.model)
+                each = {id(variable): variable for variable, _ in owned}.values()
+                self.variables = {f"{i} {one.name}": one for i, one in enumerate(each)}
             before = self.values()
+
+            def by_placed():
+                return [placed(placed.inputs(batch)) for batch in given]
 
             def compared(seed):
                 begun = before if seed is None else rounded(before, seed)
                 theirs = self.results(own, begun)
                 noisy = self.results(own, rounded(begun, ROUNDING_SEED))
                 self._move(placed, is_placed=True)
-                ours = self.results(
-                    lambda: [placed(placed.inputs(batch)) for batch in given], begun
-                )
+                ours = self.results(by_placed, begun)
                 self._move(placed, is_placed=False)
-                return verify(ours, theirs, [rounding(noisy, theirs)], 1)
+                return verification.verify(ours, theirs, [verification.rounding(noisy, theirs)], 1)
 
-            found.append(from_other_values(compared))
+            found.append(verification.from_other_values(compared))
             self.set(before)
             return super()._run(given, own, began_s)
 
@@ -119,7 +116,9 @@ def _placed(script, asked):
         def results(self, own, before):
             self.set(before)
             self._within_step(own)
-            return StepResults(outputs=(), before=before, state=self.values(), given={})
+            return verification.StepResults(
+                outputs=(), before=before, state=self.values(), given={}
+            )
 
     def timed(*given):
         began_s = time.monotonic()
@@ -155,7 +154,7 @@ def _trial(script, asked):
             if not self._is_placed:
                 self.own_s = self.own_s or time.perf_counter() - began_s
             if self._is_placed == (asked["slowed"] == "placed"):
-                time.sleep(_SLOWED_BY * (self.own_s or 0.01))
+                time.sleep(2.0 * (self.own_s or 0.01))
             return returned
 
     run = _run_script(script, asked, Slowed, _TRIAL_STEPS)
@@ -166,14 +165,9 @@ def _trial(script, asked):
 
 def _run_script(script, asked, kind, trial_steps):
     drawn, samples = script.with_name("drawn.json"), asked["samples"]
-    plan = SplitPlan(
-        label="drawn",
-        family="batch",
-        devices=("worker:0", "worker:1"),
-        placement=None if samples else drawn,
-        samples=samples and tuple(samples),
-        single=drawn,
-    )
+    how = {"placement": None if samples else drawn, "samples": samples and tuple(samples)}
+    devices = "worker:0", "worker:1"
+    plan = SplitPlan(label="drawn", family="batch", devices=devices, single=drawn, **how)
     say = partial(print, file=sys.stderr)
     run = kind(script, plan, trial_steps=trial_steps, profile=None, say=say)
     with run.watching():
@@ -205,13 +199,6 @@ def _over_by_hand(run, batches):
     return median(hooked / hand for hooked, hand in pairs)
 
 
-def _variables_of(placed):
-    live = placed.split.live
-    found = owned_variables(live.function.graph, live.loaded.model)
-    each = {id(variable): variable for variable, _ in found}.values()
-    return {f"{i} {variable.name}": variable for i, variable in enumerate(each)}
-
-
 def _keep(path):
     """Write the numbers that the script's variables hold: its own, of its models and optimizers."""
     values = [np.asarray(each) for each in _held(list(vars(_MODULE).values()))]
@@ -221,12 +208,12 @@ def _keep(path):
 
 
 def _held(made):
+    kind = keras.optimizers.Optimizer
     if isinstance(made, (list, tuple)):
         return [variable for each in made for variable in _held(each)]
     if isinstance(made, keras.Model):
-        kind = keras.optimizers.Optimizer
         return [*made.variables, *_held([v for v in vars(made).values() if isinstance(v, kind)])]
-    if isinstance(made, keras.optimizers.Optimizer):
+    if isinstance(made, kind):
         return list(made.variables)
     return [made] if isinstance(made, tf.Variable) else []
 
