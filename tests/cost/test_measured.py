@@ -10,7 +10,7 @@ from placement_advisor.cost.measured_costs import (
     with_members,
 )
 from placement_advisor.cost.roofline import STAND_IN_CPU
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.cost.table import ASSUMED_WITHIN, CostBasis, CostTable, OpCost
 from placement_advisor.errors import TestbedError
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
@@ -104,3 +104,22 @@ def test_with_its_dispatch_overhead_the_simulated_single_step_is_the_measured_on
     # Shared out in whole ns, so up to half a ns per op is lost or gained.
     simulator = Simulator(graph, table.everywhere(cluster), cluster)
     assert abs(simulator.step_ns(single) - 2_000) <= len(graph)
+
+
+def kernel(time_ns, within):
+    return OpCost(time_ns=time_ns, basis=CostBasis.KERNEL, within=within)
+
+
+def test_a_scaled_table_is_known_as_well_as_before_and_has_no_price_of_other_ops():
+    table = CostTable(costs={"x": kernel(10, 1.1)})
+    assert table.scaled(2.0).costs == {"x": kernel(20, 1.1)}
+    with pytest.raises(KeyError, match="x"):
+        CostTable(costs={}).time_ns("x")
+
+
+def test_the_time_of_all_ops_is_within_the_mean_of_their_factors_or_what_is_assumed_by_hand():
+    # A third of the time is within 1.1, two thirds are assumed.
+    table = CostTable(costs={"x": kernel(100, 1.1), "y": kernel(200, None)})
+    assert table.total_within == pytest.approx((1.1 * 2 * 2) ** (1 / 3))
+    for costs in ({}, {"x": kernel(100, None)}, {"x": kernel(0, 1.1)}):
+        assert CostTable(costs=costs).total_within == pytest.approx(ASSUMED_WITHIN)

@@ -37,20 +37,15 @@ def test_an_ideal_product_runs_at_peak_by_hand():
     assert seconds() == pytest.approx(2 * 1024**3 / 4e9)
 
 
-def test_a_product_of_many_bytes_takes_their_time_by_hand():
-    moved = 4 * (1024 * 1024 + 2 * 1024)
-    assert seconds(bandwidth=1.0, k=1) == pytest.approx(moved)
-
-
-def test_scattered_operands_take_longer_by_hand():
-    moved = 4 * (1024 * 1024 + 3 * 2 * 1024)
-    assert seconds(replace(PLAIN, scattered=2), bandwidth=1.0, k=1) == pytest.approx(moved)
-
-
-def test_right_operands_that_are_no_weights_are_read_in_long_pieces_by_hand():
-    moved = 4 * (1024 * 1024 + 3 * 1024 + 1024)
-    scattered = replace(PLAIN, scattered=2)
-    assert seconds(scattered, bandwidth=1.0, has_weights=False, k=1) == pytest.approx(moved)
+@pytest.mark.parametrize(
+    ("scattered", "has_weights", "read"),
+    # Right operands that are no weights are read in long pieces.
+    [(0, True, 2 * 1024), (2, True, 3 * 2 * 1024), (2, False, 3 * 1024 + 1024)],
+)
+def test_a_product_of_many_bytes_takes_their_time_by_hand(scattered, has_weights, read):
+    constants = replace(PLAIN, scattered=scattered)
+    found = seconds(constants, bandwidth=1.0, has_weights=has_weights, k=1)
+    assert found == pytest.approx(4 * (1024 * 1024 + read))
 
 
 @pytest.mark.parametrize(("k", "share"), [(2**17, 0), (2**17 + 4, 0.5), (2**17 + 1, 0.875)])
