@@ -125,16 +125,10 @@ def test_true_offsets_are_in_the_ranges_whatever_ways_take(seed, ppm, longest_ns
             assert abs(found.offset_ns - true_ns) <= found.uncertainty_ns + ROUNDING_NS
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from([None, "a", "b"]),
-            st.sampled_from([None, "a", "b"]),
-            st.integers(-MS, MS),
-            st.integers(-MS, MS),
-        )
-    )
-)
+HOSTS, MOMENTS_NS = st.sampled_from([None, "a", "b"]), st.integers(-MS, MS)
+
+
+@given(st.lists(st.tuples(HOSTS, HOSTS, MOMENTS_NS, MOMENTS_NS)))
 def test_whatever_was_seen_has_an_answer_that_says_how_far_it_contradicts_itself(seen):
     ranges = {"a": about(5, before_ns=5, after_ns=5), "b": about(-7, before_ns=0, after_ns=3)}
     aligned = aligned_by(ranges, seen)

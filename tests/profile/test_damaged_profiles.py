@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 from damaged_files import LIMIT_S, MOST_BYTES, Reader, examined
-from recorded_profiles import copy, event, gpu, host, kernel, mark, write
+from recorded_profiles import copy, event, gpu, host, kernel, mark, read_alone, write
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.read_profile import read_profile
 from placement_advisor.profile.xplane import Plane
 from placement_advisor.profile.xplane_schema import TASK_PLANE
 
@@ -61,7 +60,7 @@ def trace_text():
 def read(path):
     """Read a profile; its figures hold, or the error says what to do."""
     try:
-        totals = read_profile(path, graph=None, ask_xprof=False, working=lambda *_: None).totals
+        totals = read_alone(path).totals
     except AdvisorError as error:
         if not error.hint:
             pytest.fail("it does not say what to do")

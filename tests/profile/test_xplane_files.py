@@ -11,20 +11,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recorded_profiles import read_planes
+from recorded_profiles import EPOCH_NS, read_planes
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.profile import xplane_schema
 from placement_advisor.profile.saved_profiles import keep_profiles
-from placement_advisor.profile.xplane import (
-    Event,
-    Line,
-    Plane,
-    copy_counted_from,
-    write_planes,
-)
-
-EPOCH_NS = 1_795_257_210_000_000_000
+from placement_advisor.profile.xplane import Event, Line, Plane, copy_counted_from, write_planes
 
 
 def task_plane(start_ns):
@@ -267,9 +259,8 @@ def test_xprof_counts_the_steps_of_all_processes_together_and_nothing_else_is_ch
 ):
     run = tmp_path / "run"
     keep_profiles(files, run)
-    assert {path.name.partition(".")[0] for path in run.iterdir()} == {
-        *("worker-0", "worker-1", "client")
-    }
+    names = {path.name.partition(".")[0] for path in run.iterdir()}
+    assert names == {"worker-0", "worker-1", "client"}
     # It leaves out the first and the last one, which may be recorded in part.
     assert step_times_ms(run) == pytest.approx([11, 12, 13, 14, 15, 16])
     assert "No step marker" not in json.dumps(overview(run))
@@ -291,7 +282,7 @@ def test_xprof_counts_the_steps_of_all_processes_together_and_nothing_else_is_ch
 
 
 def kept(files, folder, worker, *lines):
-    """Keep the profiles with other lines of one worker; return the planes of its own."""
+    """Keep the profiles with other lines of one worker; return its file as it was, and as kept."""
     changed = written(folder / "raw", "changed", *lines)
     keep_profiles({**files, worker: changed}, folder / "run")
     path = folder / "run" / f"{worker.replace(':', '-')}.xplane.pb"
