@@ -192,12 +192,8 @@ def test_the_best_split_makes_both_devices_equally_late_within_their_memory():
     best = best_split(lines, 32, UNLIMITED)
     assert best.batches == (24, 8)
     assert best.slowest_ns == pytest.approx(8 * MS, rel=1e-6)
-    assert [sum(split.batches) for split in other_batches(devices, 32, UNLIMITED)] == [
-        16,
-        32,
-        64,
-        128,
-    ]
+    batches = [sum(split.batches) for split in other_batches(devices, 32, UNLIMITED)]
+    assert batches == [16, 32, 64, 128]
 
     # A device gets no more than its memory holds.
     best = best_split(lines, 32, (20, None))

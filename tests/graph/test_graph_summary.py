@@ -58,19 +58,12 @@ def test_activations_are_forward_tensors_that_the_backward_pass_reads_or_all_wit
 
 def test_largest_tensors_and_kinds_come_first():
     found = summarize(training_step()).largest_tensors
-    assert [(t.op, t.size_bytes) for t in found] == [
-        ("words", 64),
-        ("grad", 32),
-        ("ids", 16),
-        ("dense", 8),
-    ]
+    largest = [(t.op, t.size_bytes) for t in found]
+    assert largest == [("words", 64), ("grad", 32), ("ids", 16), ("dense", 8)]
     kinds = summarize(training_step()).kinds
     # MatMul 400 of 416 flops; update 160 of 400 bytes; lookup 128 of 400 bytes.
-    assert [kind.kind for kind in kinds[:3]] == [
-        "MatMul",
-        "ResourceApplyMomentum",
-        "LookupTableFindV2",
-    ]
+    names = [kind.kind for kind in kinds[:3]]
+    assert names == ["MatMul", "ResourceApplyMomentum", "LookupTableFindV2"]
     assert kinds[0].ops == 2
     assert kinds[0].flops_share == pytest.approx(400 / 416)
     assert kinds[0].bytes_accessed_share == pytest.approx(112 / 400)
@@ -98,12 +91,8 @@ def test_a_loop_has_its_share_and_trips_unless_its_work_is_unknown():
         op("a", "MatMul", flops=10, bytes_accessed=20),
     ]
     loop, branch = summarize(OpGraph(ops, [])).control_flow
-    assert (loop.op, loop.trips, loop.flops_share, loop.bytes_accessed_share) == (
-        "loop",
-        7,
-        0.75,
-        0.25,
-    )
+    facts = (loop.op, loop.trips, loop.flops_share, loop.bytes_accessed_share)
+    assert facts == ("loop", 7, 0.75, 0.25)
     assert loop.is_loop
     assert not branch.is_loop
 
@@ -229,18 +218,11 @@ def nested():
 
 
 def test_a_depth_folds_paths_and_readers_and_the_largest_that_fits_is_chosen():
-    assert [layer.name for layer in layer_view(nested(), 2).layers] == [
-        "stem",
-        "enc/0",
-        "enc/1",
-        "head",
-    ]
+    names = [layer.name for layer in layer_view(nested(), 2).layers]
+    assert names == ["stem", "enc/0", "enc/1", "head"]
     folded = layer_view(nested(), 1)
-    assert [(layer.name, layer.ops) for layer in folded.layers] == [
-        ("stem", 1),
-        ("enc", 4),
-        ("head", 1),
-    ]
+    ops = [(layer.name, layer.ops) for layer in folded.layers]
+    assert ops == [("stem", 1), ("enc", 4), ("head", 1)]
     assert list(folded.edges) == [("stem", "enc"), ("enc", "head")]
     ops = [
         Op("v", "VarHandleOp", Role.VARIABLE, variable="v"),
@@ -294,11 +276,8 @@ def test_names_that_begin_alike_are_one_pattern():
 
 def test_blocks_that_count_up_are_a_range():
     assert name_patterns(BLOCKS[:18], BLOCKS) == ["block_1/* … block_6/*"]
-    assert name_patterns(BLOCKS[:17], BLOCKS) == [
-        "block_1/* … block_5/*",
-        "block_6/query",
-        "block_6/key",
-    ]
+    patterns = name_patterns(BLOCKS[:17], BLOCKS)
+    assert patterns == ["block_1/* … block_5/*", "block_6/query", "block_6/key"]
     dense = ["dense", *(f"dense_{i}" for i in range(1, 12))]
     assert name_patterns(dense[:5], dense) == ["dense", "dense_1 … dense_4"]
 

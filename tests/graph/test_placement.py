@@ -49,11 +49,8 @@ def test_a_placement_that_does_not_fit_is_refused():
 
 def test_a_layer_is_where_most_of_its_ops_are_or_on_the_first_device_by_name():
     graph = graph_with_layers("a", "a", "a", "b", None)
-    assert place(graph, 1, 0, 1, 0, 1).by_layer(graph) == {
-        "a": "worker:1",
-        "b": "worker:0",
-        "": "worker:1",
-    }
+    found = place(graph, 1, 0, 1, 0, 1).by_layer(graph)
+    assert found == {"a": "worker:1", "b": "worker:0", "": "worker:1"}
     graph = graph_with_layers("a", "a")
     assert place(graph, 1, 0).by_layer(graph) == {"a": "worker:0"}
 

@@ -91,9 +91,7 @@ def test_costs_and_coverage_of_three_ops_by_hand():
 def test_ops_that_were_fused_into_another_are_free(kind):
     names = ("first/MatMul", "dense/MatMul", "dense/BiasAdd", "dense/Relu", "Softmax")
     graph = chain(*(op(name, name.rpartition("/")[2]) for name in names))
-
     costs, _ = recorded_costs(graph, recorded(ran(f"dense/Relu:{kind}", 90)), guesses(graph))
-
     found = ("7 guessed", "0 measured", "0 measured", "90 measured", "7 guessed")
     assert as_text(costs) == dict(zip(names, found, strict=True))
 
@@ -116,14 +114,9 @@ def test_the_gradient_of_a_bias_is_free_where_it_came_with_that_of_the_filter():
 def test_nothing_is_free_that_was_seen_or_is_of_another_kind(kind):
     # The one MatMul before was recorded itself; there is no convolution.
     graph = chain(op("a/MatMul", "MatMul"), op("a/BiasAdd", "BiasAdd"), op("b/MatMul", "MatMul"))
-    costs, _ = recorded_costs(
-        graph, recorded(ran("a/MatMul:MatMul", 50), ran(f"b/MatMul:{kind}", 90)), guesses(graph)
-    )
-    assert as_text(costs) == {
-        "a/MatMul": "50 measured",
-        "a/BiasAdd": "7 guessed",
-        "b/MatMul": "90 measured",
-    }
+    profile = recorded(ran("a/MatMul:MatMul", 50), ran(f"b/MatMul:{kind}", 90))
+    found = as_text(recorded_costs(graph, profile, guesses(graph))[0])
+    assert found == {"a/MatMul": "50 measured", "a/BiasAdd": "7 guessed", "b/MatMul": "90 measured"}
 
 
 def test_a_loop_costs_what_its_members_took():
@@ -177,7 +170,6 @@ def test_what_replicas_exchange_is_of_no_model_and_few_of_what_is_left_over_are_
     _, coverage = recorded_costs(graph, profile, guesses(graph))
     assert coverage.time_share == 1.0
     assert coverage.recorded_only == ()
-
     graph = chain(op("a", "Relu"), *(op(f"rest{i}", "Relu") for i in range(9)))
     others = [ran(f"other{i}:Relu", i) for i in range(9)]
     _, coverage = recorded_costs(graph, recorded(ran("a:Relu", 100), *others), guesses(graph))
@@ -197,9 +189,7 @@ def test_a_link_goes_through_recorded_copies_by_hand(tmp_path):
         gpu(0, [kernel("a:Relu", 10, 20)], copies),
         gpu(1),
     )
-
     links = recorded_links(read_recorded(path))
-
     found = links["GPU:0", "GPU:1"]
     assert (found.source, found.target) == ("GPU:0", "GPU:1")
     assert found.basis is Basis.MEASURED
@@ -292,9 +282,7 @@ def test_a_model_that_was_built_as_the_second_of_its_process_by_hand():
         "AssignVariableOp:AssignVariableOp": "AssignVariableOp:AssignVariableOp",
     }
     ran = [f"StatefulPartitionedCall/{op}" for op in pairs.values()]
-
     found = same([*pairs, "functional_1/dense_1_1/MatMul:MatMul"], [*ran, "optional:Optional"])
-
     assert found == dict(zip(ran, [op.partition(":")[0] for op in pairs], strict=True))
 
 

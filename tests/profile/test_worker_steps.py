@@ -118,9 +118,7 @@ def one_step(profiles, start_ns, end_ns):
 
 def test_one_step_of_two_workers_by_hand(profiles):
     one_step(profiles, 0, 1_000)
-
     profile = profiles.read(planned("a"))
-
     assert profile.step_ns == (1_000,)
     # Worker 0: 200 + 100; worker 1: 50 + 200. The send is no compute.
     assert profile.compute_ns == {WORKER_0: 300, WORKER_1: 250}
@@ -165,9 +163,7 @@ def test_ops_that_run_at_once_or_inline_count_once(profiles):
     profiles.add(WORKER_0, "outer:Call", 100, 400)
     profiles.add(WORKER_0, "after:Add", 400, 410)
     profiles.add(WORKER_0, "beside:Mul", 350, 500, thread="tf_GrpcWorkerEnvQueues/2")
-
     profile = profiles.read()
-
     assert profile.compute_ns[WORKER_0] == 500 - 100
     assert profile.op_ns == {
         # From 350 to 400 outer shares the core with beside, from 400 to 410 after does.
@@ -207,7 +203,6 @@ def test_steps_that_a_worker_profiled_in_part_or_did_nothing_in_are_skipped(
     profiles.step(2_300, 2_400)
     profiles.starts_ns[WORKER_1] = start_ns
     profiles.stops_ns[WORKER_1] = stop_ns
-
     assert profiles.read(planned("a")).step_ns == expected
 
 
@@ -279,9 +274,7 @@ def test_a_collective_is_a_copy_from_the_device_before_it_in_the_ring(profiles):
         profiles.add(worker, "update:AssignSub", 600, 700)
     # Under way in another thread, an op hides a part of it.
     profiles.add(WORKER_0, "other:MatMul", 300, 350, thread="tf_Compute/2")
-
     profile = profiles.read(exchanged={"sum": 48})
-
     assert profile.transfers == (
         copied(WORKER_0, WORKER_1, 48, 350, 350),
         copied(WORKER_1, WORKER_0, 48, 400, 350),
@@ -323,7 +316,6 @@ def copies_of_a_model(profiles, late_ns):
 
 def test_copies_of_a_model_go_through_steps_at_times_of_their_own(profiles):
     copies_of_a_model(profiles, late_ns=200)
-
     profile = profiles.read()
 
     # From the begin of the first to the end of the second; each does its work within its own.
@@ -359,10 +351,8 @@ def test_waits_for_copies_from_several_devices_count_once(profiles):
     profiles.arrival(WORKER_1, "x_recv", 600)
     profiles.arrival(WORKER_1, "y_recv", 700)
     profiles.write(CLIENT, *three)
-
     other = planned("y", source="worker:2")
     profile = read_worker_steps(three, profiles.file(CLIENT), (planned("x"), other))
-
     assert [total.exposed_ns for total in profile.transfers] == [500, 500]
     assert profile.exposed_by_device == {WORKER_0: 0, WORKER_1: 600, "worker:2": 0}
     assert profile.exposed_ns == 600
@@ -406,9 +396,7 @@ def test_steps_of_two_machines_are_as_if_they_had_one_clock(profiles):
     # From pings the second machine seems to be ahead by 400 more than it is: copies would arrive
     # 200 before they were sent. They take 200, so it cannot be more than 200 ahead.
     clocks = HostClocks(host_of={WORKER_1: "b"}, ranges=known_to(b=(201, 1_000)))
-
     apart = profiles.read(planned("a"), clocks=clocks)
-
     (found,) = apart.clocks.values()
     # Drift within some microseconds counts as 1, for copies and for the profile.
     assert (found.low_ns, found.high_ns) == (SKEW_NS - 202, SKEW_NS + 202)
@@ -469,7 +457,6 @@ def test_copies_of_a_model_on_two_machines_are_aligned_by_what_they_exchange(pro
         "b": ClockRange(low_ns=-SKEW_NS - 600, high_ns=-SKEW_NS + 700),
     }
     clocks = HostClocks(host_of={WORKER_0: "a", WORKER_1: "b"}, ranges=ranges, client=WORKER_0)
-
     apart = profiles.read(clocks=clocks)
 
     # The second copy joins at 705 what the first leaves at 900; 505 and 1100 the other way around.

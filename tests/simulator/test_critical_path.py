@@ -257,7 +257,6 @@ def test_what_ends_last_ends_the_chain():
     step = diamond(latency_ns=1, bytes_per_ns=100.0)
     longest = [run.op for run in chain(step)]
     ends = {run.op: run.end_ns for run in step.simulate().runs}
-
     assert longest[0] == step.graph.ops[0].name
     assert longest[-1] == step.graph.ops[-1].name
     assert longest[1] == max(("left", "right"), key=lambda name: ends[name])
@@ -270,7 +269,6 @@ def test_what_ends_last_ends_the_chain():
 def test_each_op_waited_for_the_one_before_and_nothing_ends_later(step):
     runs = chain(step)
     assume(runs)
-
     assert runs[-1].end_ns == max(run.end_ns for run in step.simulate().runs)
     for first, then in pairwise(runs):
         assert first.end_ns <= then.start_ns
@@ -300,7 +298,6 @@ def test_the_interval_that_ends_first_has_the_time_that_two_share():
 @given(intervals)
 def test_a_union_covers_the_same_time_in_order(given_intervals):
     union = merged_intervals(given_intervals)
-
     assert points(union) == points(given_intervals)
     assert intervals_length(union) == len(points(given_intervals))
     assert all(left[1] < right[0] for left, right in pairwise(union))
@@ -314,7 +311,6 @@ def test_length_outside_counts_what_no_cover_covers(spans, covers):
 @given(intervals)
 def test_shares_add_up_to_the_union_and_none_is_longer_than_its_interval(given_intervals):
     found = interval_shares(given_intervals)
-
     assert sum(found) == len(points(given_intervals))
     assert all(
         0 <= share <= end - start

@@ -182,10 +182,8 @@ def test_a_step_takes_what_is_counted_by_hand(name):
 def test_copies_exposed_times_and_copy_work_of_a_diamond_by_hand():
     schedule = diamond().simulate()
     assert schedule.compute_ns == {"a": 50 + 80 + 20, "b": 100}
-    assert [(t.producer, t.target, t.start_ns, t.end_ns) for t in schedule.transfers] == [
-        ("src", "b", 50, 160),
-        ("right", "a", 260, 370),
-    ]
+    copies = [(t.producer, t.target, t.start_ns, t.end_ns) for t in schedule.transfers]
+    assert copies == [("src", "b", 50, 160), ("right", "a", 260, 370)]
     # b waits for all of the first transfer; left ended at 130, so a waits for all of the second.
     assert schedule.exposed_by_device == {"a": 110, "b": 110}
     assert (schedule.exposed_ns, schedule.carried.amount) == (110, 200)

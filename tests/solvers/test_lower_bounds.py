@@ -49,11 +49,9 @@ def bound(step):
 
 def test_the_path_and_the_work_of_a_diamond_by_hand():
     path = longest_path(numbers(diamond()))
-
     assert path.value_ns == 50 + 100 + 20
     assert path.reason == "critical path: 3 ops need one another in turn, 170 ns"
     work = shared_work(numbers(diamond()))
-
     assert work.value_ns == (50 + 80 + 100 + 20) / 2
     assert work.reason == "work: all ops, shared out evenly, keep the devices busy for 125 ns"
 
@@ -61,9 +59,7 @@ def test_the_path_and_the_work_of_a_diamond_by_hand():
 def test_an_op_that_costs_more_to_send_to_than_it_takes_stays_with_the_root():
     # Each of the five ops takes 8 ns; to leave the root's device costs that 9 ns of sending.
     step = star(5, op_ns=8, work=CopyWork(per_copy_ns=9))
-
     cut = root_cut(numbers(step))
-
     assert cut.value_ns == 10 + 5 * 8
     assert cut.reason.startswith("copies: the device that holds root is busy for 50 ns; ")
 
@@ -84,14 +80,12 @@ def fastest(step):
 def test_a_small_step_is_bounded_by_its_best_placement():
     _, split_ns = fastest(diamond())
     found = bound(diamond())
-
     assert found.split_ns == split_ns
     assert found.reason == f"all 14 placements were simulated, the fastest takes {split_ns} ns"
 
 
 def test_a_step_with_too_many_placements_is_not_tried_in_full():
     step = star(15, op_ns=1, work=HALF_EACH)
-
     assert len(step.graph) == 16
     assert MAX_PLACEMENTS < 2**16
     assert every_placement(numbers(step), step.simulator()) is None
@@ -99,7 +93,6 @@ def test_a_step_with_too_many_placements_is_not_tried_in_full():
 
 def test_a_step_without_ops_has_a_bound():
     empty = wired({}, "")
-
     assert bound(empty).step_ns == 0
 
 
@@ -108,7 +101,6 @@ def test_no_placement_of_a_larger_step_beats_what_an_argument_says(step):
     found = bound(step)
     step_ns = step.simulate().step_ns
     used = set(step.placement.device_of.values())
-
     assume(used)
     assert step_ns >= found.step_ns
     assert step_ns >= (found.alone_ns[used.pop()] if len(used) == 1 else found.split_ns)
@@ -242,7 +234,6 @@ def test_what_the_ops_of_a_split_may_take_less_comes_off_by_hand():
 
 def test_what_all_ops_may_take_less_on_a_device_unlike_the_first_comes_off_by_hand():
     step = replace(chain(pair()), costs_on={"b": price({"one": 40, "two": 40})})
-
     assert least(step, ops=1.25) == pytest.approx(80 / 1.25 / 200)
 
 
@@ -254,7 +245,6 @@ def test_what_all_ops_may_take_less_on_a_device_unlike_the_first_comes_off_by_ha
 def test_a_device_is_not_like_the_first_only_because_ops_cost_the_same(second):
     like = pair()
     unlike = replace(like, devices=(like.devices[0], second))
-
     assert least(chain(like), ops=1.01) == 1.0
     assert least(chain(unlike), ops=1.01) == pytest.approx(200 / 1.01 / 200)
 
