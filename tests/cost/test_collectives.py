@@ -24,18 +24,13 @@ from placement_advisor.machine.presets import hardware_figures, read_hardware
 SIZES = (4_096, 262_144, 2_097_152)
 
 
-def times_of(launch_ns, hop_ns, ns_per_byte, replicas):
-    def points(hops):
-        return [(n, launch_ns + hops * hop_ns + ns_per_byte * n) for n in SIZES]
-
-    return fit_collectives(
-        points(2 * (replicas - 1)), points(replicas - 1), replicas=replicas, call_ns=800_000.4
-    )
-
-
 @pytest.mark.parametrize("replicas", [2, 3, 8])
 def test_the_parts_of_a_collective_are_told_apart(replicas):
-    found = times_of(900_000, 150_000, 1.8, replicas)
+    reduces, gathers = (
+        [(n, 900_000 + 150_000 * hops + 1.8 * n) for n in SIZES]
+        for hops in (2 * (replicas - 1), replicas - 1)
+    )
+    found = fit_collectives(reduces, gathers, replicas=replicas, call_ns=800_000.4)
     assert found.launch_ns == pytest.approx(900_000, rel=1e-6)
     assert found.hop_ns == pytest.approx(150_000, rel=1e-6)
     assert found.ns_per_byte == pytest.approx(1.8)

@@ -137,8 +137,8 @@ def test_a_long_chain_of_reshapes_holds_no_tensor_of_its_own():
     assert summarize(graph).activation_bytes == total(0, 0)
 
 
-def two_layers():
-    """Layers a and b: b reads 40 bytes of a, its gradient sends 20 back and reads a's 7 again."""
+def test_a_training_step_of_two_layers_by_hand():
+    # Layer b reads 40 bytes of a, its gradient sends 20 back and reads a's 7 again.
     ops = [
         Op("x", "Placeholder", Role.INPUT, output_bytes=(99,)),
         Op(
@@ -162,11 +162,7 @@ def two_layers():
         *(("b/grad", "a/grad", 0, 20), ("a/grad", "step", 0, 12), ("w", "step", 0, 0)),
         ("b/relu", "a/grad", CONTROL_PORT, None),
     ]
-    return OpGraph(ops, [Edge(*wire) for wire in wires])
-
-
-def test_a_training_step_of_two_layers_by_hand():
-    view = layer_view(two_layers())
+    view = layer_view(OpGraph(ops, [Edge(*wire) for wire in wires]))
     assert view.layers == (
         LayerSummary(
             name="a",
@@ -198,15 +194,11 @@ def test_a_tensor_counts_once_per_layer_and_one_unknown_size_makes_the_sum_unkno
     assert view.layers[0].output_bytes is None
 
 
-def wrapping():
-    """An outer layer that computes before and after the layer within."""
+def test_a_layer_that_wraps_another_makes_a_loop_that_is_kept():
     names = {"before": "outer", "within": "inner", "after": "outer"}
     ops = [Op(name, "K", layer=layer) for name, layer in names.items()]
-    return OpGraph(ops, [Edge("before", "within", 0, 8), Edge("within", "after", 0, 8)])
-
-
-def test_a_layer_that_wraps_another_makes_a_loop_that_is_kept():
-    view = layer_view(wrapping())
+    wires = [Edge("before", "within", 0, 8), Edge("within", "after", 0, 8)]
+    view = layer_view(OpGraph(ops, wires))
     assert set(view.edges) == {("outer", "inner"), ("inner", "outer")}
     assert view.feeders() == {"inner": ("outer",), "outer": ("inner",)}
 
@@ -252,12 +244,8 @@ TOWERS = ["word_ids", "user_conv", "item_conv", "user_dense", "item_dense", "rat
 BLOCKS = [f"block_{i}/{name}" for i in range(1, 13) for name in ("query", "key", "norm")]
 
 
-def expanded(patterns, among):
-    """Return the names that patterns stand for, by what a reader would make of them."""
-    return {name for name in among if any(_says(pattern, name) for pattern in patterns)}
-
-
-def _says(pattern, name):
+def says(pattern, name):
+    """Return whether a pattern stands for a name, by what a reader would make of it."""
     if " … " not in pattern:
         prefix = pattern.removesuffix("*")
         return name.startswith(prefix) if prefix != pattern else name == pattern
@@ -304,5 +292,5 @@ def test_patterns_stand_for_exactly_the_names(pieces, separator, data):
     among = [separator.join(name) for name in pieces]
     wanted = [name for name in among if data.draw(st.booleans())]
     patterns = name_patterns(wanted, among)
-    assert expanded(patterns, among) == set(wanted)
+    assert {name for name in among if any(says(each, name) for each in patterns)} == set(wanted)
     assert len(patterns) <= len(wanted)

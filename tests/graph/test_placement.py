@@ -201,10 +201,6 @@ def test_an_op_that_is_not_there_is_not_passed_over(tmp_path):
 TWICE = {"number": 0, "made_of": "a" * 16, "ops": {}}
 
 
-def placement_document(graph):
-    return place(graph, *(0 for _ in graph.placed_ops)).as_json(graph, DEVICES)
-
-
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
@@ -226,7 +222,8 @@ def placement_document(graph):
 def test_what_is_wrong_in_a_file_is_named_with_its_place(tmp_path, key, value, problem):
     graph = graph_with_layers("a")
     path = tmp_path / "placement.json"
-    path.write_text(json.dumps(placement_document(graph) | {key: value}), encoding="utf-8")
+    document = place(graph, 0).as_json(graph, DEVICES) | {key: value}
+    path.write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(PlacementError) as caught:
         Placement.load(path, graph)
     assert caught.value.message.startswith(f"{path}: {problem}")

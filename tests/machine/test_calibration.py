@@ -50,10 +50,6 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-def document():
-    return json.loads(CALIBRATION.save("f", testbed="workers").read_text())
-
-
 def test_a_calibration_is_kept_under_its_fingerprint_alone_and_replaced_by_a_newer_one():
     CALIBRATION.save("f", testbed="workers")
     assert stored_calibration("g") is None
@@ -119,8 +115,8 @@ def test_without_a_home_nothing_is_kept_nor_looked_for_in_the_current_folder(tmp
     ],
 )
 def test_a_damaged_file_is_as_good_as_none(field, wrong):
-    content = document() | {field: wrong}
-    calibration_file("f").write_text(json.dumps(content))
+    path = CALIBRATION.save("f", testbed="workers")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: wrong}))
     assert stored_calibration("f") is None
     assert kept_calibrations() == ()
 
@@ -130,8 +126,8 @@ def test_all_that_is_kept_is_listed_newest_first():
         path = CALIBRATION.save(name, testbed="workers")
         os.utime(path, ns=(0, 10**18 - age))
     kept = kept_calibrations()
-    assert [one.fingerprint for one in kept] == ["new", "older", "oldest"]
-    assert [one.written_ns for one in kept] == [10**18, 10**18 - 1, 10**18 - 2]
+    written = [(one.fingerprint, 10**18 - one.written_ns) for one in kept]
+    assert written == [("new", 0), ("older", 1), ("oldest", 2)]
     assert {one.testbed for one in kept} == {"workers"}
     assert all(one.calibration == CALIBRATION for one in kept)
 

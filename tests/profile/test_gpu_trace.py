@@ -20,27 +20,17 @@ def read(path, *planes):
 
 def two_gpus():
     """Two steps of 1000 ns: kernels, and copies that kernels hide, partly hide, and do not hide."""
-    planes = []
-    for number in (0, 1):
-        kernels = []
-        copies = []
-        for step in (0, 1):
-            at = 1000 * step
-            if number == 0:
-                kernels += [
-                    kernel("a/MatMul:MatMul", at, at + 300, group_id=step),
-                    event("memset", at + 300, at + 320, group_id=step),
-                ]
-                copies += [
-                    copy("MemcpyP2P", 4096, at + 250, 200, dest=1),
-                    copy("MemcpyH2D", 100, at + 50, 30),
-                    copy("MemcpyD2D", 64, at + 700, 10, dest=0),
-                ]
-            else:
-                kernels += [kernel("b/MatMul:MatMul", at + 400, at + 900, group_id=step)]
-                copies += [copy("MemcpyP2P", 1000, at + 850, 100, dest=0)]
-        planes.append(gpu(number, kernels, copies))
-    return planes
+    kernels, copies = ([], []), ([], [])
+    for step in (0, 1):
+        at = 1000 * step
+        kernels[0].append(kernel("a/MatMul:MatMul", at, at + 300, group_id=step))
+        kernels[0].append(event("memset", at + 300, at + 320, group_id=step))
+        kernels[1].append(kernel("b/MatMul:MatMul", at + 400, at + 900, group_id=step))
+        copies[0].append(copy("MemcpyP2P", 4096, at + 250, 200, dest=1))
+        copies[0].append(copy("MemcpyH2D", 100, at + 50, 30))
+        copies[0].append(copy("MemcpyD2D", 64, at + 700, 10, dest=0))
+        copies[1].append(copy("MemcpyP2P", 1000, at + 850, 100, dest=0))
+    return [gpu(number, kernels[number], copies[number]) for number in (0, 1)]
 
 
 def test_every_figure_of_two_gpus_is_exact(tmp_path):
@@ -275,14 +265,11 @@ def sent(tensor, start_ns, end_ns, size_bytes, dest=1):
     return event("MemcpyP2P", start_ns, end_ns, **details)
 
 
-def to_a_busy_device(folder):
-    """Two tensors come to GPU:1, which computes until 100: a small one at 0, a large one then."""
-    copies = [sent("small", 0, 110, 4), sent("large", 100, 150, 1_000_000)]
-    return trace_of(write(folder / "p.xplane.pb", gpu(0, copies), gpu(1, [kernel("a:A", 0, 100)])))
-
-
 def test_a_tensor_that_lay_ready_for_a_busy_device_stands_behind_one_that_it_waited_for(tmp_path):
-    profile = totals_of(to_a_busy_device(tmp_path))
+    # Two tensors come to GPU:1, which computes until 100: a small one at 0, a large one then.
+    copies = [sent("small", 0, 110, 4), sent("large", 100, 150, 1_000_000)]
+    planes = gpu(0, copies), gpu(1, [kernel("a:A", 0, 100)])
+    profile = read(tmp_path / "p.xplane.pb", *planes)
     # Both are exposed from 100 to 110 and share it: 5 each; then large alone until 150.
     found = [(t.tensor, t.time_ns, t.exposed_ns) for t in profile.tensors]
     assert found == [("edge_7_large", 50, 45), ("edge_7_small", 110, 5)]
@@ -290,13 +277,10 @@ def test_a_tensor_that_lay_ready_for_a_busy_device_stands_behind_one_that_it_wai
 
 
 def test_copies_on_several_routes_share_what_the_device_waited(tmp_path):
-    first = gpu(0, [sent("a", 0, 60, 8, dest=2)])
-    second = gpu(
-        1, [sent("b", 0, 60, 8, dest=2), event("MemcpyP2P", 0, 60, memcpy_details="dest:2")]
-    )
-    profile = totals_of(
-        trace_of(write(tmp_path / "p.xplane.pb", first, second, gpu(2, [kernel("a:A", 60, 70)])))
-    )
+    nameless = event("MemcpyP2P", 0, 60, memcpy_details="dest:2")
+    second = [sent("b", 0, 60, 8, dest=2), nameless]
+    planes = gpu(0, [sent("a", 0, 60, 8, dest=2)]), gpu(1, second), gpu(2, [kernel("a:A", 60, 70)])
+    profile = read(tmp_path / "p.xplane.pb", *planes)
     # A copy that names no tensor takes its third as well.
     exposed_ns = [(t.tensor, t.exposed_ns) for t in profile.tensors]
     assert exposed_ns == [("edge_7_a", 20), ("edge_7_b", 20)]

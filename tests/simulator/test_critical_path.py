@@ -6,15 +6,7 @@ import pytest
 from drawn_cases import cases
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from placed_steps import (
-    HALF_EACH,
-    diamond,
-    launching_ahead,
-    pair,
-    placed_steps,
-    price,
-    wired,
-)
+from placed_steps import HALF_EACH, diamond, launching_ahead, pair, placed_steps, price, wired
 
 from placement_advisor.machine.devices import Dispatch
 from placement_advisor.simulator.schedule import (

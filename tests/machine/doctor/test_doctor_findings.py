@@ -1,13 +1,99 @@
-"""Every finding fires where it should, and stays silent where it should, beside what is golden."""
+"""Doctor's findings of machines that are written by hand: which fire, and how they are told."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
+import jsonschema
 import pytest
-from machines import HOUR_NS, KEPT, LAPTOP, SERVER
 
-from placement_advisor.machine.doctor_checks import State, check_all, next_command
-from placement_advisor.machine.nvidia import Gpus
-from placement_advisor.machine.this_machine import Cores
+from placement_advisor.files.contract import plain
+from placement_advisor.machine.doctor_checks import Check, State, check_all, next_command
+from placement_advisor.machine.machine_facts import CopyTime, Facts, KeptFigures, Package, Unmet
+from placement_advisor.machine.nvidia import Connection, Gpu, GpuPair, Gpus
+from placement_advisor.machine.this_machine import Cores, OtherWork
+from placement_advisor.report.doctor_text import check_facts, render_doctor
+from placement_advisor.report.document import text_lines
+from placement_advisor.results.contracts import load_schema
+from placement_advisor.results.doctor import Doctor
+
+HOUR_NS = 3_600 * 10**9
+
+KEPT = KeptFigures(
+    testbed="workers",
+    devices=("worker:0", "worker:1"),
+    age_ns=3 * 24 * HOUR_NS,
+    holds=True,
+    small_copy=CopyTime(size_bytes=1_024, copy_ns=240_000),
+    large_copy=CopyTime(size_bytes=4_194_304, copy_ns=3_100_000),
+    step_overhead_ns=350_000,
+    quantum_ns=4_000_000,
+)
+
+# Two cores, no GPU, everything in order.
+LAPTOP = Facts(
+    advisor_version="0.1.0",
+    python_version="3.11.7",
+    wanted_python=">=3.11,<3.14",
+    packages=(
+        Package(name="tensorflow", version="2.21.0", wanted="<2.22,>=2.21", unmet=()),
+        Package(name="keras", version="3.15.1", wanted="<4,>=3.12", unmet=()),
+        Package(name="xprof", version="2.24.2", wanted=None, unmet=()),
+    ),
+    has_profile_plugin=True,
+    has_cuda_libraries=False,
+    visible_gpus=0,
+    gpus=Gpus(),
+    has_sys_admin=False,
+    cores=Cores(machine=2, allowed=2, physical=2, quota=None),
+    load=OtherWork(cores=0.2),
+    available_memory_bytes=20_000_000_000,
+    has_private_network=True,
+    calibrations=(KEPT,),
+)
+
+
+def pair(first, second, code, connection):
+    return GpuPair(first=first, second=second, code=code, connection=connection)
+
+
+# Four cards on two sockets, in a container in which everything is wrong that can be.
+SERVER = replace(
+    LAPTOP,
+    python_version="3.14.0",
+    packages=(
+        Package(name="tensorflow", version=None, wanted="<2.22,>=2.21", unmet=()),
+        Package(name="tensorboard", version=None, wanted="<2.22,>=2.21", unmet=()),
+        Package(
+            name="protobuf",
+            version="8.1.0",
+            wanted=">=6.31",
+            unmet=(Unmet(by="tensorflow", wanted="<8.0.0,>=6.31.1"),),
+        ),
+    ),
+    has_profile_plugin=False,
+    visible_gpus=2,
+    gpus=Gpus(
+        devices=tuple(
+            Gpu(index=i, name="Tesla V100-SXM2-16GB", memory_bytes=17_179_869_184) for i in range(4)
+        ),
+        driver="535.104.05",
+        pairs=(
+            pair(0, 1, "NV12", Connection.NVLINK),
+            pair(0, 2, "SYS", Connection.SOCKETS),
+            pair(0, 3, "SYS", Connection.SOCKETS),
+            pair(1, 2, "PHB", Connection.PCIE),
+            pair(1, 3, "C2C", None),
+            pair(2, 3, "NV12", Connection.NVLINK),
+        ),
+        admins_profile=True,
+    ),
+    cores=Cores(machine=64, allowed=16, physical=8, quota=1),
+    load=OtherWork(cores=7.5, busiest="make (process 4711, 98% of a core)"),
+    available_memory_bytes=300_000_000,
+    has_private_network=False,
+    calibrations=(replace(KEPT, holds=False), replace(KEPT, holds=False, age_ns=9 * 24 * HOUR_NS)),
+)
 
 
 def found(facts, name):
@@ -157,3 +243,52 @@ def test_without_a_calibration_that_holds_one_is_made_next():
     fresh, stale = found(both, "calibration")
     assert fresh.state is State.OK
     assert stale.action is None
+
+
+GOLDEN = Path(__file__).parent / "golden"
+VALIDATOR = jsonschema.Draft202012Validator(load_schema("doctor"))
+
+
+def told(facts):
+    content = plain(Doctor.of(facts))
+    read = json.loads(json.dumps(content, allow_nan=False))
+    assert read == content
+    VALIDATOR.validate(read)
+    return read
+
+
+@pytest.mark.parametrize(("name", "facts"), [("laptop", LAPTOP), ("server", SERVER)])
+def test_the_text_is_the_golden_one_and_fits_a_terminal(name, facts):
+    assert max(map(len, render_doctor(facts).splitlines())) <= 100
+    assert render_doctor(facts) == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def test_findings_stand_under_one_another_however_long_their_names_are():
+    names = ("cores", "localhost → another-host")
+    checks = [Check(name=name, state=State.OK, finding="found") for name in names]
+    assert text_lines(check_facts(checks)) == [
+        "ok       cores                    found",
+        "ok       localhost → another-host found",
+    ]
+
+
+def test_the_document_says_whether_to_analyse_what_is_next_and_null_where_nothing_is_known():
+    content = told(LAPTOP)
+    assert content["can_analyze"] is True
+    assert content["next"] == "advisor analyze MODEL.py"
+    assert content["gpus"]["pairs"] is None
+    copy = content["calibrations"][0]["large_copy"]
+    assert copy == {"size_bytes": 4_194_304, "copy_ns": 3_100_000}
+
+    content = told(SERVER)
+    assert content["can_analyze"] is False
+    assert content["next"] == "pip install 'tensorflow<2.22,>=2.21'"
+    assert [c["name"] for c in content["checks"] if c["blocks"]] == ["tensorflow", "memory"]
+    pairs = content["gpus"]["pairs"]
+    assert pairs[0] == {"first": 0, "second": 1, "code": "NV12", "connection": "nvlink"}
+    assert pairs[4]["connection"] is None
+
+    kept = replace(LAPTOP.calibrations[0], small_copy=None, large_copy=None)
+    content = told(replace(LAPTOP, wanted_python=None, has_sys_admin=None, calibrations=(kept,)))
+    assert content["python"]["wanted"] is content["gpus"]["sys_admin"] is None
+    assert content["calibrations"][0]["small_copy"] is None
