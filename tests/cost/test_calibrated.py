@@ -1,12 +1,11 @@
 from dataclasses import replace
 
 import pytest
-from placed_steps import PlacedStep, edge, op, place, price
+from placed_steps import wired
 from sample_calibration import DEVICES, W0, W1, WORKERS
 from sample_hosts import ALONE, DRIVEN, FIRST, ROUTE, TWO_HOSTS
 
 from placement_advisor.cost.links import calibrated_cluster
-from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.calibration import AtOnceTiming, BothWaysTiming, CopyTiming
 from placement_advisor.machine.devices import NO_COPY_WORK
 from placement_advisor.machine.host_figures import over_hosts
@@ -89,14 +88,9 @@ def test_pairs_that_do_not_hinder_each_other_have_wires_of_their_own():
 
 def test_a_step_over_two_hosts_waits_for_messages_by_hand():
     cluster = over_network()
-    latency_ns = cluster.link("a:0", "b:0").latency_ns
-    step = PlacedStep(
-        graph=OpGraph([op("x", 1_000), op("y")], [edge("x", "y", 1_000)]),
-        placement=place({"x": "a:0", "y": "b:0"}),
-        costs=price({"x": 1_000, "y": 1_000}),
-        cluster=cluster,
-    )
+    link = cluster.link("a:0", "b:0")
+    step = wired({"x": ("a:0", 1_000, 1_000), "y": ("b:0", 1_000)}, "x -> y", cluster)
     (copy,) = step.simulate().transfers
     # b begins after 5 ms; its request is another 5 ms on its way, and so is the tensor.
-    assert copy.start_ns == 5_000_000 + latency_ns
-    assert copy.end_ns == copy.start_ns + cluster.link("a:0", "b:0").transfer_ns(1_000)
+    assert copy.start_ns == 5_000_000 + link.latency_ns
+    assert copy.end_ns == copy.start_ns + link.transfer_ns(1_000)
