@@ -112,9 +112,8 @@ def test_a_copy_has_the_use_and_the_ends_that_its_name_and_details_say(
     assert (route.count, route.size_bytes, route.of_unknown_size) == (1, 8, 0)
     total = profile.devices[0].total
     assert (total[use].time_ns, total[DeviceUse.COMPUTE].time_ns) == (10, 15)
-    assert [(t.tensor, t.count, t.size_bytes, t.time_ns) for t in profile.tensors] == [
-        ("edge_1_a", 1, 8, 10)
-    ]
+    (t,) = profile.tensors
+    assert (t.tensor, t.count, t.size_bytes, t.time_ns) == ("edge_1_a", 1, 8, 10)
     assert profile.unclassified_share == (10 / 25 if use is DeviceUse.UNCLASSIFIED else 0)
     # The reader of steps says the same, but for what is work within the card.
     write(path, *planes, host([event("train", 0, 1_000, step_num=0)]))

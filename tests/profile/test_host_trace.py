@@ -99,12 +99,9 @@ def test_an_executor_at_work_runs_ops_that_leave_no_event(tmp_path):
 
 
 def test_a_collective_waits_for_others_and_is_no_compute(tmp_path):
-    events = [
-        ran("x:Add", 0, 100),
-        ran("sum:CollectiveReduceV2", 500, 900),
-        ran("y:Add", 900, 1000),
-    ]
-    profile = read(tmp_path, [(0, 1000)], a=events, b=events[:1] + events[2:])
+    first, last = ran("x:Add", 0, 100), ran("y:Add", 900, 1000)
+    collective = ran("sum:CollectiveReduceV2", 500, 900)
+    profile = read(tmp_path, [(0, 1000)], a=[first, collective, last], b=[first, last])
     assert causes(profile, "a") == {(Cause.OP, "sum", ""): 400 * US}
     total = profile.devices[0].total
     assert total[DeviceUse.COMPUTE].time_ns == 200 * US

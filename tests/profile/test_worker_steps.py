@@ -302,11 +302,8 @@ def test_a_collective_of_unknown_size_leaves_the_bytes_open_and_none_copies_noth
 def copies_of_a_model(profiles, late_ns):
     """Three steps of two processes, of which the second goes through each of them later."""
     for start_ns in (0, 1_000, 2_000):
-        for process, begin_ns in (
-            (CLIENT, start_ns),
-            (WORKER_0, start_ns),
-            (WORKER_1, start_ns + late_ns),
-        ):
+        begins = {CLIENT: start_ns, WORKER_0: start_ns, WORKER_1: start_ns + late_ns}
+        for process, begin_ns in begins.items():
             profiles.step(begin_ns, begin_ns + 1_000, of=process)
             if process != CLIENT:
                 profiles.add(process, "a:MatMul", begin_ns + 5, begin_ns + 505)

@@ -182,9 +182,8 @@ def test_a_product_of_many_bytes_takes_their_time_by_hand(scattered, has_weights
 def test_pieces_in_two_sectors_are_read_again_by_hand(k, share):
     read_s = 4 * 16 * 16 * 64 * k / 1e9
     straddling = replace(PLAIN, straddling=0.5)
-    assert product(straddling, bandwidth=1e9, k=k) == pytest.approx(
-        product(bandwidth=1e9, k=k) + 0.5 * share * read_s, rel=1e-3
-    )
+    expected_s = product(bandwidth=1e9, k=k) + 0.5 * share * read_s
+    assert product(straddling, bandwidth=1e9, k=k) == pytest.approx(expected_s, rel=1e-3)
 
 
 def test_a_card_on_the_slot_keeps_the_clock_of_its_memory():
@@ -197,9 +196,8 @@ def test_a_card_on_the_slot_keeps_the_clock_of_its_memory():
 def test_writing_the_result_comes_on_top_by_hand():
     computing_s = 2 * 1024**2 * 1e6 / 4e9 + 0.5 * 4 * 1024**2 / 1e8
     read_s = 4 * (1024**2 + 2 * 1024e6) / 1e8
-    assert product(replace(PLAIN, writing=0.5), bandwidth=1e8, k=10**6) == pytest.approx(
-        (computing_s**3 + read_s**3) ** (1 / 3)
-    )
+    found = product(replace(PLAIN, writing=0.5), bandwidth=1e8, k=10**6)
+    assert found == pytest.approx((computing_s**3 + read_s**3) ** (1 / 3))
 
 
 def test_far_rows_cost_more_for_each_doubling_of_k_by_hand():
@@ -209,24 +207,18 @@ def test_far_rows_cost_more_for_each_doubling_of_k_by_hand():
     read_s = 4 * 16 * 16 * 64 * 2**20 / 1e6
     again_s = 0.4 * 10.0344 * 1024 / (1024 + 150) * read_s
     at_peak_s = 2 * 1024**2 * 2**20 / 4e9
-    assert product(constants, bandwidth=1e6, k=2**20) == pytest.approx(
-        ((at_peak_s + again_s) ** 3 + (4 * (2**31 + 2**20) / 1e6) ** 3) ** (1 / 3), rel=1e-3
-    )
-    assert product(constants, bandwidth=1e9, k=10) == pytest.approx(
-        product(bandwidth=1e9, k=10), rel=1e-3
-    )
+    expected_s = ((at_peak_s + again_s) ** 3 + (4 * (2**31 + 2**20) / 1e6) ** 3) ** (1 / 3)
+    assert product(constants, bandwidth=1e6, k=2**20) == pytest.approx(expected_s, rel=1e-3)
+    near_s = product(bandwidth=1e9, k=10)
+    assert product(constants, bandwidth=1e9, k=10) == pytest.approx(near_s, rel=1e-3)
 
 
 def test_half_a_tile_along_m_costs_more_by_hand():
     constants = replace(PLAIN, half_tiles=1.0)
-    assert product(constants, bandwidth=1e9, m=1024, k=10**5) == product(
-        bandwidth=1e9, m=1024, k=10**5
-    )
-    half_s = product(bandwidth=1e9, m=1024 + 64, k=10**5)
-    read_s = 4 * 17 * 16 * 64 * 10**5 / 1e9
-    assert product(constants, bandwidth=1e9, m=1024 + 64, k=10**5) == pytest.approx(
-        half_s + read_s, rel=1e-3
-    )
+    whole, half = {"m": 1024, "k": 10**5}, {"m": 1024 + 64, "k": 10**5}
+    assert product(constants, bandwidth=1e9, **whole) == product(bandwidth=1e9, **whole)
+    expected_s = product(bandwidth=1e9, **half) + 4 * 17 * 16 * 64 * 10**5 / 1e9
+    assert product(constants, bandwidth=1e9, **half) == pytest.approx(expected_s, rel=1e-3)
 
 
 # 4 multiprocessors of 1e9 flop/s each.
