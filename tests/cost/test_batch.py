@@ -38,13 +38,8 @@ cards = st.builds(BatchTime, fixed_ns=st.integers(0, 100 * MS), per_sample_ns=st
 
 def test_a_fit_weighs_relative_errors():
     # One point each way off 10 + n ms by a tenth: the line keeps to both alike.
-    points = [
-        Throughput(batch=10, samples_per_s=10 / 0.022),
-        Throughput(batch=10, samples_per_s=10 / 0.018),
-        Throughput(batch=990, samples_per_s=990 / 1.1),
-        Throughput(batch=990, samples_per_s=990 / 0.9),
-    ]
-    card = fit_batch_time(points)
+    took_s = (10, 0.022), (10, 0.018), (990, 1.1), (990, 0.9)
+    card = fit_batch_time([Throughput(batch=n, samples_per_s=n / time_s) for n, time_s in took_s])
     assert card.step_ns(10) / 20e6 == pytest.approx(card.step_ns(990) / 1e9, rel=1e-6)
 
 

@@ -1,7 +1,7 @@
 """Machines of many hosts, by a text or a cluster file: what it says, and what is refused."""
 
 import re
-from math import inf
+from math import inf, prod
 from pathlib import Path
 
 import pytest
@@ -60,10 +60,7 @@ def test_every_number_of_devices_is_one_of_whole_groups(units):
         text = f"{count}x({text})-Ethernet100"
     machine = read_machine(text)
     for devices in machine.device_counts():
-        product = 1
-        for level in machine.first_levels(devices):
-            product *= level.members
-        assert product == devices
+        assert prod(level.members for level in machine.first_levels(devices)) == devices
 
 
 @pytest.mark.parametrize(

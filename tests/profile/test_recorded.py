@@ -65,18 +65,12 @@ def test_without_marks_the_steps_that_xprof_derived_count_for_each_gpu(tmp_path)
         events = [event(str(i), *span, group_id=i) for i, span in enumerate(spans)]
         return Line(name="Steps", id=0xDEADBEEF + 1, events=tuple(events))
 
+    first = [kernel("a:MatMul", 0, 900), kernel("a:MatMul", 1_000, 1_010)]
+    second = [kernel("a:MatMul", 500, 990), kernel("a:MatMul", 1_500, 1_530)]
     recorded = read(
         tmp_path,
-        gpu(
-            0,
-            [kernel("a:MatMul", 0, 900), kernel("a:MatMul", 1_000, 1_010)],
-            steps((0, 1_000), (1_000, 2_000)),
-        ),
-        gpu(
-            1,
-            [kernel("a:MatMul", 500, 990), kernel("a:MatMul", 1_500, 1_530)],
-            steps((500, 1_500), (1_500, 2_500)),
-        ),
+        gpu(0, first, steps((0, 1_000), (1_000, 2_000))),
+        gpu(1, second, steps((500, 1_500), (1_500, 2_500))),
     )
     assert times(recorded) == {"a:MatMul": (10, 30)}
 

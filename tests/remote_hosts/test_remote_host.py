@@ -280,10 +280,8 @@ def test_what_is_no_launcher_is_refused(launch, problem):
 def test_one_host_that_does_not_start_ends_the_others(tmp_path):
     launch = f"bash -c '[ {{host}} = a ] && exec \"$@\"' -- {LAUNCH}"
     with environment(tmp_path) as mark:
-        with (
-            pytest.raises(TestbedError, match="host b has no worker"),
-            open_hosts(["a", "b"], launch=launch),
-        ):
+        both = open_hosts(["a", "b"], launch=launch)
+        with pytest.raises(TestbedError, match="host b has no worker"), both:
             pass
         assert wait_until(lambda: not processes_marked(mark), 10.0)
 

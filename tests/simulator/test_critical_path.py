@@ -195,19 +195,13 @@ def test_the_parts_of_any_device_add_up_to_the_step_time(step):
 def test_waiting_for_a_copy_equals_a_count_of_single_nanoseconds(step):
     schedule = step.simulate()
     for time in device_times(schedule):
-        busy = set()
-        for run in schedule.runs:
-            if run.device == time.device:
-                busy |= set(range(run.start_ns, run.end_ns))
-        for copy in schedule.transfers:
-            if copy.source == time.device:
-                busy |= set(range(*copy.send_work))
-            if copy.target == time.device:
-                busy |= set(range(*copy.receive_work))
-        coming = set()
-        for copy in schedule.transfers:
-            if copy.target == time.device:
-                coming |= set(range(copy.set_out_ns, copy.end_ns))
+        device = time.device
+        sent = [copy for copy in schedule.transfers if copy.source == device]
+        received = [copy for copy in schedule.transfers if copy.target == device]
+        busy = points((run.start_ns, run.end_ns) for run in schedule.runs if run.device == device)
+        busy |= points(copy.send_work for copy in sent)
+        busy |= points(copy.receive_work for copy in received)
+        coming = points((copy.set_out_ns, copy.end_ns) for copy in received)
         between = range(time.before_first_ns, schedule.step_ns - time.after_last_ns)
         assert time.waits_for_copy_ns == len((coming - busy) & set(between))
 

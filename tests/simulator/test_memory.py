@@ -288,16 +288,8 @@ def test_the_peak_says_when_it_was_and_what_it_consisted_of():
         Op("small", "MatMul", Role.UPDATE, output_bytes=(20,)),
         op("more", 10),
     ]
-    edges = [
-        edge("v", "read", None),
-        edge("slot", "small", None),
-        edge("x", "small", 700),
-        edge("x", "more", 700),
-        edge("gradient", "small", 600),
-        edge("read", "more", 900),
-        edge("small", "more", 20),
-    ]
-    peak = peaks_of(ops, edges)["a"]
+    edges = made("v read", "slot small", "x small 700", "x more 700", "gradient small 600")
+    peak = peaks_of(ops, [*edges, *made("read more 900", "small more 20")])["a"]
     assert peak == PeakMemory(
         size_bytes=900 + 800 + 700 + 600 + 20,
         at_ns=50,

@@ -96,16 +96,9 @@ def test_a_convolution_is_no_faster_than_its_limits(
     result = image if padding else image - filter_size + 1
     # Winograd's 36 multiplications for 16 outputs, or complex products of four multiplications,
     # half of the frequencies, for each tile's outputs.
-    for_each = (
-        [36 / 16]
-        if filter_size == 3
-        else [filter_size**2]
-        + [
-            tile * (tile // 2 + 1) * 4 / (tile - filter_size + 1) ** 2
-            for tile in (16, 32)
-            if tile > filter_size
-        ]
-    )
+    tiles = [tile for tile in (16, 32) if tile > filter_size]
+    by_tile = [tile * (tile // 2 + 1) * 4 / (tile - filter_size + 1) ** 2 for tile in tiles]
+    for_each = [36 / 16] if filter_size == 3 else [filter_size**2, *by_tile]
     flops = 2 * batch * inputs * outputs * result**2 * min(for_each)
     moved = 4 * (
         batch * (inputs * image**2 + outputs * result**2) + filter_size**2 * inputs * outputs

@@ -62,15 +62,10 @@ def test_control_edges_and_copies_of_constants_do_not_count():
     shared = OpGraph(
         [*CHAIN.ops, one], [*CHAIN.edges, *(edge("one", name, size_bytes=4) for name in "bd")]
     )
-    copied = OpGraph(
-        [*CHAIN.ops, one, one._replace(name="uno")],
-        [
-            *CHAIN.edges,
-            edge("one", "b", size_bytes=4),
-            edge("uno", "d", size_bytes=4),
-            edge("a", "d", port=CONTROL_PORT, size_bytes=None),
-        ],
-    )
+    edges = [edge("one", "b", size_bytes=4), edge("uno", "d", size_bytes=4)]
+    control = edge("a", "d", port=CONTROL_PORT, size_bytes=None)
+    two = one, one._replace(name="uno")
+    copied = OpGraph([*CHAIN.ops, *two], [*CHAIN.edges, *edges, control])
     assert fingerprint(shared) == fingerprint(copied)
     assert fingerprint(shared, HERE) == fingerprint(copied, HERE)
     assert layer_fingerprints(shared) == layer_fingerprints(copied)
@@ -127,16 +122,13 @@ def test_one_change_of_what_is_computed_counts(graph, data):
     ops = [each for each in graph.ops if each.role is not Role.CONSTANT]
     assume(ops)
     one = data.draw(st.sampled_from(ops))
-    change = data.draw(
-        st.sampled_from(
-            [
-                {"kind": "Softmax"},
-                {"output_bytes": (*one.output_bytes, 3)},
-                {"parameter_bytes": one.parameter_bytes + 1},
-                {"flops": (one.flops or 0) + 1},
-            ]
-        )
-    )
+    changes = [
+        {"kind": "Softmax"},
+        {"output_bytes": (*one.output_bytes, 3)},
+        {"parameter_bytes": one.parameter_bytes + 1},
+        {"flops": (one.flops or 0) + 1},
+    ]
+    change = data.draw(st.sampled_from(changes))
     assert fingerprint(with_ops(graph, **{one.name: one._replace(**change)})) != fingerprint(graph)
 
 
