@@ -87,37 +87,31 @@ def test_a_placement_loads_back_equal(tmp_path_factory, layers_and_devices):
     assert (read, file.devices) == (placement, DEVICES)
 
 
-AS_BEFORE = TracedAs(
-    mode="train", batch_size=32, inputs=("float32 [32, 8]",), outputs=("float32 []",)
-)
+NOW = TracedAs(mode="train", batch_size=32, inputs=("float32 [32, 8]",), outputs=("float32 []",))
 ALL_OTHERWISE = "all 2 layers are made of other ops or sizes here"
+
+
+def was(**changes):
+    return replace(NOW, **changes)
 
 
 @pytest.mark.parametrize(
     ("then", "now", "differs"),
     [
+        (was(batch_size=16, inputs=("float32 [16, 8]",)), NOW, "the batch was 16, and is 32 here"),
         (
-            replace(AS_BEFORE, batch_size=16, inputs=("float32 [16, 8]",)),
-            AS_BEFORE,
-            "the batch was 16, and is 32 here",
-        ),
-        (
-            replace(AS_BEFORE, batch_size=16, inputs=("float64 [16, 8]",)),
-            AS_BEFORE,
+            was(batch_size=16, inputs=("float64 [16, 8]",)),
+            NOW,
             "the batch was 16, and is 32 here; "
             "inputs only there: 'float64 [batch, 8]', only here: 'float32 [batch, 8]'",
         ),
-        (replace(AS_BEFORE, mode="infer"), AS_BEFORE, "the mode was infer, and is train here"),
-        (
-            replace(AS_BEFORE, outputs=("float32 []", "float32 [32, 8]")),
-            AS_BEFORE,
-            "outputs only there: 'float32 [32, 8]'",
-        ),
+        (was(mode="infer"), NOW, "the mode was infer, and is train here"),
+        (was(outputs=(*NOW.outputs, "int8 [32, 8]")), NOW, "outputs only there: 'int8 [32, 8]'"),
         # A step that is called has inputs, of which nobody says what the batch is.
-        (AS_BEFORE, replace(AS_BEFORE, batch_size=None), ALL_OTHERWISE),
-        (AS_BEFORE, AS_BEFORE, ALL_OTHERWISE),
-        (None, AS_BEFORE, f"{ALL_OTHERWISE}, as by another batch"),
-        (AS_BEFORE, None, f"{ALL_OTHERWISE}, as by another batch"),
+        (NOW, replace(NOW, batch_size=None), ALL_OTHERWISE),
+        (NOW, NOW, ALL_OTHERWISE),
+        (None, NOW, f"{ALL_OTHERWISE}, as by another batch"),
+        (NOW, None, f"{ALL_OTHERWISE}, as by another batch"),
     ],
 )
 def test_what_differs_from_the_graph_that_a_file_was_written_for_is_said(
@@ -133,11 +127,11 @@ def test_what_differs_from_the_graph_that_a_file_was_written_for_is_said(
 
 def test_layers_that_differ_are_named(tmp_path):
     graph, path = graph_with_layers("a", "b", "c"), tmp_path / "towers.json"
-    place(graph, 0, 1, 0).save(path, graph, DEVICES, AS_BEFORE)
+    place(graph, 0, 1, 0).save(path, graph, DEVICES, NOW)
     ops = [op._replace(output_bytes=(8,)) if op.layer == "b" else op for op in graph.ops[:2]]
     others = [Op(f"more{i}", "MatMul", layer=layer) for i, layer in enumerate("defghi")]
     with pytest.raises(PlacementError) as caught:
-        Placement.load(path, OpGraph([*ops, *others], []), AS_BEFORE)
+        Placement.load(path, OpGraph([*ops, *others], []), NOW)
     assert caught.value.message.endswith(
         "this one: b is made of other ops or sizes here; c is gone; "
         "d, e, f, g, h and 1 more are new"

@@ -84,9 +84,8 @@ def test_the_layout_without_types_and_that_of_several_gpus_are_read():
 
 @pytest.mark.parametrize("text", ["==7== Profiling result:\n", "==7== Profiling result:\n 9% x\n"])
 def test_a_summary_without_rows_is_refused(text):
-    with pytest.raises(
-        AdvisorError, match=r"^summary\.txt \(nvprof summary\) shows no GPU at work$"
-    ):
+    said = r"^summary\.txt \(nvprof summary\) shows no GPU at work$"
+    with pytest.raises(AdvisorError, match=said):
         summary(text)
 
 

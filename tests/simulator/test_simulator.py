@@ -89,7 +89,6 @@ HELD = placed(
     pair(launch_overhead_ns=3),
 )
 
-
 STEPS = {
     # src 50, transfer 10 + 100, right 100, transfer 10 + 100, sink 20; left runs meanwhile.
     "a diamond": (diamond(), 50 + 110 + 100 + 110 + 20),
