@@ -17,10 +17,6 @@ from placement_advisor.errors import TestbedError
 from placement_advisor.machine.devices import Basis
 
 
-def test_two_points_lie_on_their_line():
-    assert relative_line([(0, 5.0), (10, 25.0)]) == pytest.approx((5, 2))
-
-
 @pytest.mark.parametrize("points", [[], [(0, 5.0), (10, 0.0)], [(0, -1.0), (10, 25.0)]])
 def test_a_line_needs_points_and_each_of_them_a_positive_time(points):
     with pytest.raises(ValueError, match="positive times"):

@@ -13,26 +13,27 @@ from placement_advisor.graph.name_patterns import listed, name_patterns
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role, Total
 from placement_advisor.graph.op_graph import OpGraph
 
+TRAINED = summarize(training_step())
+
 
 def total(known, parts, unknown=0):
     return Total(amount=known, parts=parts, unknown=unknown)
 
 
 def test_a_training_step_by_hand():
-    found = summarize(training_step())
-    assert found.ops == 13
-    assert found.ops_by_role[Role.VARIABLE] == 3
+    assert TRAINED.ops == 13
+    assert TRAINED.ops_by_role[Role.VARIABLE] == 3
     # w is read by the forward pass, m only by the update; a table has no bytes.
-    assert found.parameter_bytes == total(32, 1)
-    assert found.state_bytes == total(32, 1)
-    assert found.constant_bytes == total(4, 1)
+    assert TRAINED.parameter_bytes == total(32, 1)
+    assert TRAINED.state_bytes == total(32, 1)
+    assert TRAINED.constant_bytes == total(4, 1)
     # MatMul 300 + 100, update 16; the loop is unknown.
-    assert found.flops == total(416, 8, unknown=1)
+    assert TRAINED.flops == total(416, 8, unknown=1)
     # 128 + 56 + 56 + 160
-    assert found.bytes_accessed == total(400, 8, unknown=1)
-    assert found.edge_bytes == total(220, 15, unknown=1)
-    assert found.control_edges == 1
-    assert found.layers == 3
+    assert TRAINED.bytes_accessed == total(400, 8, unknown=1)
+    assert TRAINED.edge_bytes == total(220, 15, unknown=1)
+    assert TRAINED.control_edges == 1
+    assert TRAINED.layers == 3
 
 
 def test_a_variable_that_the_forward_pass_writes_counts_and_is_no_parameter():
@@ -47,20 +48,18 @@ def test_a_variable_that_the_forward_pass_writes_counts_and_is_no_parameter():
 
 
 def test_activations_are_forward_tensors_that_the_backward_pass_reads_or_all_without_one():
-    found = summarize(training_step())
-    assert found.trains
+    assert TRAINED.trains
     # The gradient reads the loop's list (unknown), the ids through a reshape, and a variable.
-    assert found.activation_bytes == total(16, 2, unknown=1)
+    assert TRAINED.activation_bytes == total(16, 2, unknown=1)
     found = summarize(model("in -> a", "a -> b", "a -> c"))
     assert not found.trains
     assert found.activation_bytes == total(3 * 8, 3)
 
 
 def test_largest_tensors_and_kinds_come_first():
-    found = summarize(training_step()).largest_tensors
-    largest = [(t.op, t.size_bytes) for t in found]
+    largest = [(t.op, t.size_bytes) for t in TRAINED.largest_tensors]
     assert largest == [("words", 64), ("grad", 32), ("ids", 16), ("dense", 8)]
-    kinds = summarize(training_step()).kinds
+    kinds = TRAINED.kinds
     # MatMul 400 of 416 flops; update 160 of 400 bytes; lookup 128 of 400 bytes.
     names = [kind.kind for kind in kinds[:3]]
     assert names == ["MatMul", "ResourceApplyMomentum", "LookupTableFindV2"]
@@ -70,8 +69,7 @@ def test_largest_tensors_and_kinds_come_first():
 
 
 def test_a_loop_has_its_share_and_trips_unless_its_work_is_unknown():
-    found = summarize(training_step())
-    assert found.control_flow == (
+    assert TRAINED.control_flow == (
         ControlFlow(
             op="loop",
             kind="While",
@@ -82,7 +80,7 @@ def test_a_loop_has_its_share_and_trips_unless_its_work_is_unknown():
             bytes_accessed_share=None,
         ),
     )
-    loop = next(kind for kind in found.kinds if kind.kind == "While")
+    loop = next(kind for kind in TRAINED.kinds if kind.kind == "While")
     assert loop.flops.amount is None
     assert loop.flops_share is None
     ops = [
@@ -98,7 +96,7 @@ def test_a_loop_has_its_share_and_trips_unless_its_work_is_unknown():
 
 
 def test_a_host_op_says_what_it_binds_and_what_crosses_from_it():
-    host = {kind.kind: kind for kind in summarize(training_step()).host_only}
+    host = {kind.kind: kind for kind in TRAINED.host_only}
     assert set(host) == {"LookupTableFindV2", "HashTableV2"}
     lookup = host["LookupTableFindV2"]
     assert lookup.layers == ("ids",)

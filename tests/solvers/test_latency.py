@@ -134,19 +134,6 @@ def test_no_search_is_worse_than_its_starts_or_differs_when_repeated(step):
 _TIME = st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.25, 7.0])
 
 
-def chain(*work, copy_time=1.0, devices=2):
-    """Return ops that each read the one before, on devices that are alike."""
-    count = len(work)
-    return StageProblem(
-        ops=tuple(f"op{i}" for i in range(count)),
-        edges=tuple((i, i + 1) for i in range(count - 1)),
-        copy_time=(copy_time,) * count,
-        size_bytes=(1,) * count,
-        groups=tuple((i,) for i in range(count)),
-        pools=(Pool(devices=tuple(f"d{i}" for i in range(devices)), work=work),),
-    )
-
-
 @st.composite
 def problems(draw):
     """Draw a small problem: uneven pools, groups of one op or more, memory that may not suffice."""
@@ -217,7 +204,14 @@ def best_by_trying(problem):
 
 def test_a_chain_is_cut_where_the_larger_load_is_least():
     # 2, 3 | 6 with a tensor of 1 that both pay for: 6 and 7.
-    problem = chain(2.0, 3.0, 6.0)
+    problem = StageProblem(
+        ops=("first", "second", "third"),
+        edges=((0, 1), (1, 2)),
+        copy_time=(1.0, 1.0, 1.0),
+        size_bytes=(1, 1, 1),
+        groups=((0,), (1,), (2,)),
+        pools=(Pool(devices=("d0", "d1"), work=(2.0, 3.0, 6.0)),),
+    )
     assert best_stages(problem) == ("d0", "d0", "d1")
     assert largest_load(problem, ("d0", "d0", "d1")) == 7.0
 
