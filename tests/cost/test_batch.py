@@ -1,6 +1,7 @@
 """Batches: what they take, how they are best split, what memory they need, and what is advised."""
 
 import itertools
+from dataclasses import fields
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,6 @@ from placement_advisor.cost.batch import (
     Balance,
     BatchMemory,
     BatchTime,
-    SplitStep,
     Throughput,
     best_batch,
     best_split,
@@ -216,23 +216,8 @@ def test_devices_are_timed_alone_at_what_each_of_them_holds_and_no_larger_batch_
 
 
 def balance_of(batch, *devices):
-    nothing = SplitStep(batches=(), slowest_ns=0)
-    return Balance(
-        model="",
-        testbed="",
-        batch=batch,
-        batch_was_asked=False,
-        devices=devices,
-        memory=BatchMemory(fixed_bytes=0, per_sample_bytes=0),
-        most=UNLIMITED,
-        best=nothing,
-        even=nothing,
-        others=(),
-        best_batch=None,
-        advised=(),
-        tried={},
-        warnings=(),
-    )
+    nothing = dict.fromkeys(field.name for field in fields(Balance))
+    return Balance(**nothing | {"batch": batch, "devices": devices})
 
 
 def test_the_fastest_device_is_the_one_that_makes_most_of_a_whole_batch_that_it_held():

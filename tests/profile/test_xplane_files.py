@@ -202,16 +202,12 @@ def marks():
 
 def parts(device):
     """Return what a worker does for each step, launched on one thread and computed on another."""
-    ids = [1_000 * (device + 1) + i for i in range(STEPS)]
-    launched = [at(100 * i + 1, "RunGraph", 1, _r=1, _pt=2, _p=ids[i]) for i in range(STEPS)]
-    computed = [
-        event
-        for i in range(STEPS)
-        for event in (
-            at(100 * i + 2, "ExecutorState::Process", 6, _ct=2, _c=ids[i]),
-            at(100 * i + 3, "tower/MatMul:MatMul", 4 + device),
-        )
-    ]
+    launched, computed = [], []
+    for i in range(STEPS):
+        number = 1_000 * (device + 1) + i
+        launched.append(at(100 * i + 1, "RunGraph", 1, _r=1, _pt=2, _p=number))
+        computed.append(at(100 * i + 2, "ExecutorState::Process", 6, _ct=2, _c=number))
+        computed.append(at(100 * i + 3, "tower/MatMul:MatMul", 4 + device))
     return (
         Line(name="python", id=1, events=tuple(launched)),
         Line(name="tf_Compute/1", id=2, events=tuple(computed)),
