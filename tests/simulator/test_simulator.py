@@ -97,14 +97,8 @@ STEPS = {
         wired({"x": X, "busy": BUSY, "y": Y}, "x -> y", pair(work=HALF_EACH)),
         1_000 + 55 + 10,
     ),
-    "a copy engine hides the copy behind it": (
-        wired({"x": X, "busy": BUSY, "y": Y}, "x -> y"),
-        1_000 + 10,
-    ),
-    "a tensor with two readers on one device crosses once": (
-        chain_of_three("a", "b", "b"),
-        10 + 110 + 10 + 10,
-    ),
+    "a copy engine hides the copy": (wired({"x": X, "busy": BUSY, "y": Y}, "x -> y"), 1_000 + 10),
+    "what two on a device read crosses once": (chain_of_three(*"abb"), 10 + 110 + 10 + 10),
     # Bytes queue on the link, latencies do not.
     "ports and control signals cross separately": (
         wired({"x": ("a", 10, 100, 30), "y": Y}, "x -> y, x:1 -> y, ^x -> y"),
