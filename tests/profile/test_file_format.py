@@ -40,9 +40,10 @@ def xspace(folder):
     return content
 
 
-def contents(folder):
-    return {
-        FileFormat.XSPACE: xspace(folder),
+@pytest.mark.parametrize("name", ["profile", "p.json", "p.csv", "p.txt", "p.xplane.pb"])
+def test_every_format_is_read_whatever_the_file_is_called(tmp_path, name):
+    contents = {
+        FileFormat.XSPACE: xspace(tmp_path),
         FileFormat.TRACE_VIEWER: json.dumps({"traceEvents": PLANE}).encode(),
         FileFormat.PYTORCH: PYTORCH.encode(),
         FileFormat.NVPROF_SUMMARY: (HEADING + ROW).encode(),
@@ -50,12 +51,8 @@ def contents(folder):
         FileFormat.NSIGHT_SUMMARY: NSIGHT_SUMS.encode(),
         FileFormat.NSIGHT_TRACE: NSIGHT.encode(),
     }
-
-
-@pytest.mark.parametrize("name", ["profile", "p.json", "p.csv", "p.txt", "p.xplane.pb"])
-def test_every_format_is_read_whatever_the_file_is_called(tmp_path, name):
     path = tmp_path / name
-    for form, content in contents(tmp_path).items():
+    for form, content in contents.items():
         path.write_bytes(content)
         profile = read_alone(path)
         assert profile.form is form

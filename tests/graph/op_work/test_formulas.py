@@ -56,6 +56,10 @@ ZEROS, MANY = tensor(50, 8), tensor(1_000, 8)
 LONGS, WORDS, LONG = tensor(20, dtype="int64"), tensor(20, dtype="string"), tensor(dtype="int64")
 STATE, SCALAR, GRADIENT = variable(100), tensor(), tensor(100)
 SPARSE = [*[variable(1_000, 8)] * 2, SCALAR, SCALAR, ROWS, PLACES]
+ADAM = [*[STATE] * 3, *[SCALAR] * 6, GRADIENT]
+# Indices, values and shape of 160, 40 and 16 bytes, and the dense side.
+STORED = [tensor(10, 2, dtype="int64"), tensor(10), tensor(2, dtype="int64"), tensor(6, 4)]
+VOLUMES = [tensor(2, 5, 6, 7, 4), tensor(3, 3, 3, 4, 8)]
 WAVES = tensor(3, 1024, dtype="complex64")
 # 2 · N · H · W · K · K · C · F for a batch N of H × W results, K × K filters, C channels in and F
 # out. The filter is rearranged: read and written once more.
@@ -161,13 +165,7 @@ def row(kind, inputs, outputs, flops, size_bytes=ANY, **more):
         # 1,024 sorted values: 10 steps for each of 20.
         row("LowerBound", [tensor(1, 1024), tensor(1, 20)], [ints(1, 20)], 200),
         # Adam per element: m 3, v 4, variable 3, one root, one division.
-        row(
-            "ResourceApplyAdam",
-            [*[STATE] * 3, *[SCALAR] * 6, GRADIENT],
-            [],
-            100 * (10 + SQRT + DIVIDE),
-            7 * 400,
-        ),
+        row("ResourceApplyAdam", ADAM, [], 100 * (10 + SQRT + DIVIDE), 7 * 400),
         # Updates pass over their states twice and over the gradient once.
         row("ResourceApplyGradientDescent", [STATE, SCALAR, GRADIENT], [], 200, 3 * 400),
         row("ResourceApplyMomentum", [STATE, STATE, SCALAR, GRADIENT, SCALAR], [], 400, 5 * 400),
@@ -189,13 +187,7 @@ def row(kind, inputs, outputs, flops, size_bytes=ANY, **more):
         row("_FusedMatMul", [LEFT, RIGHT, tensor(5)], [PRODUCT], None, 144, fused_ops=["NoneSuch"]),
         # 10 stored values times 4 columns. For each of them a row of the dense side is read, and a
         # row of the result read and written; indices and shape are of 8 bytes.
-        row(
-            "SparseTensorDenseMatMul",
-            [tensor(10, 2, dtype="int64"), tensor(10), tensor(2, dtype="int64"), tensor(6, 4)],
-            [tensor(5, 4)],
-            2 * 10 * 4,
-            (160 + 40 + 16) + 3 * 160 + 4 * 20,
-        ),
+        row("SparseTensorDenseMatMul", STORED, [tensor(5, 4)], 2 * 10 * 4, 216 + 3 * 160 + 4 * 20),
         # Convolutions: both gradients multiply and add as often; channels first is the same.
         row("Conv2DBackpropInput", [ints(4), FILTER, RESULT], [IMAGE], CONV, CONV_BYTES + 16),
         row("Conv2DBackpropFilter", [IMAGE, ints(4), RESULT], [FILTER], CONV, CONV_BYTES + 16),
@@ -204,12 +196,7 @@ def row(kind, inputs, outputs, flops, size_bytes=ANY, **more):
         row("Conv2D", [tensor(N, C, H, W), FILTER], [tensor(N, F, H, W)], CONV, data_format="NCHW"),
         # Four groups: each filter sees a quarter of the channels.
         row("Conv2D", [IMAGE, tensor(K, K, C // 4, F)], [RESULT], CONV // 4),
-        row(
-            "Conv3D",
-            [tensor(2, 5, 6, 7, 4), tensor(3, 3, 3, 4, 8)],
-            [tensor(2, 5, 6, 7, 8)],
-            2 * (2 * 5 * 6 * 7) * 27 * 4 * 8,
-        ),
+        row("Conv3D", VOLUMES, [tensor(2, 5, 6, 7, 8)], 2 * (2 * 5 * 6 * 7) * 27 * 4 * 8),
         row(DEPTHWISE_CONV, [IMAGE, DEPTH], [DEPTH_RESULT], DEPTHWISE),
         row(f"{DEPTHWISE_CONV}BackpropInput", [ints(4), DEPTH, DEPTH_RESULT], [IMAGE], DEPTHWISE),
         row(f"{DEPTHWISE_CONV}BackpropFilter", [IMAGE, ints(4), DEPTH_RESULT], [DEPTH], DEPTHWISE),
