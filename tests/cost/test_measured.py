@@ -1,5 +1,5 @@
 import pytest
-from placed_steps import place, price
+from placed_steps import pair, place, price
 
 from placement_advisor.cost.measured_costs import (
     UNSEEN_OP_LIMIT_NS,
@@ -14,7 +14,7 @@ from placement_advisor.cost.table import ASSUMED_WITHIN, CostBasis, CostTable, O
 from placement_advisor.errors import TestbedError
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.machine.devices import Cluster, Device, Dispatch
+from placement_advisor.machine.devices import Dispatch
 from placement_advisor.simulator.simulator import Simulator
 
 
@@ -87,11 +87,8 @@ def test_with_its_dispatch_overhead_the_simulated_single_step_is_the_measured_on
     overhead_ns = dispatch_overhead_ns(
         in_ops_ns=2_000 - 500, compute_ns=table.total_ns, op_count=len(table.costs)
     )
-    cluster = Cluster(
-        devices=(Device(name="a", kind="CPU", launch_overhead_ns=overhead_ns),),
-        links=(),
-        dispatch=Dispatch(step_overhead_ns=500),
-    )
+    step = Dispatch(step_overhead_ns=500)
+    cluster = pair(count=1, launch_overhead_ns=overhead_ns, dispatch=step)
     single = place(dict.fromkeys(("x", "y", "unseen"), "a"))
     # Shared out in whole ns, so up to half a ns per op is lost or gained.
     simulator = Simulator(graph, table.everywhere(cluster), cluster)

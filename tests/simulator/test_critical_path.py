@@ -1,4 +1,4 @@
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from itertools import pairwise
 
 import numpy as np
@@ -180,15 +180,9 @@ def test_the_parts_of_any_device_add_up_to_the_step_time(step):
     times = device_times(schedule)
     assert [time.device for time in times] == [place.name for place in step.cluster.places()]
     for time in times:
-        idle_ns = (
-            time.before_first_ns,
-            time.waits_for_copy_ns,
-            time.waits_for_launch_ns,
-            time.waits_for_device_ns,
-            time.after_last_ns,
-        )
-        assert time.compute_ns + time.copy_work_ns + sum(idle_ns) == schedule.step_ns
-        assert min(idle_ns) >= 0
+        parts_ns = [part for name, part in asdict(time).items() if name != "device"]
+        assert sum(parts_ns) == schedule.step_ns
+        assert min(parts_ns) >= 0
 
 
 @given(placed_steps(hosts=True))
