@@ -190,11 +190,7 @@ def test_figures_beside_a_preset_override_it(read):
         ("wires = 8", "wires = true", "4: levels[0].wires: True is not a number of wires from 1"),
         ('"InfiniBand400"', '"NVLink4"', "3: levels[0].preset: 'NVLink4' is not a network; there "),
         ("latency_ns = 20_000\n", "", "6: levels[1]: needs a preset, or else latency_ns and"),
-        (
-            "bandwidth_bytes_per_s = 12.5e9\n",
-            "",
-            "6: levels[1]: needs a preset, or else latency_ns",
-        ),
+        ("bandwidth_bytes_per_s = 12.5e9\n", "", "6: levels[1]: needs a preset, or else latency"),
         ("12.5e9", "12.5", "9: levels[1].bandwidth_bytes_per_s: 12.5 is not a number of bytes/s"),
         ("25e9", "0", "10: levels[1].core_bandwidth_bytes_per_s: 0 is not a number of bytes/s"),
         ("20_000", "2e4", "8: levels[1].latency_ns: 20000.0 is not a whole number of ns"),

@@ -24,6 +24,7 @@ FAR = replace(pair().devices[1], remote_start_ns=50, remote_end_ns=51)
 AROUND = Dispatch(
     step_overhead_ns=7, partition_overhead_ns=40, remote_start_ns=60, remote_end_ns=30
 )
+AHEAD = launching_ahead(5)
 SLOW_LEFT = price({"src": 50, "left": 900, "right": 100, "sink": 20})
 PATHS = {
     "over the slower side of a diamond": (
@@ -41,7 +42,7 @@ PATHS = {
         [("compute", "x", "a", 0, 10), ("compute", "y", "a", 10, 40)],
     ),
     "an op waited for its launch": (
-        wired({"x": ("a", 1), "y": ("a", 100)}, "", launching_ahead(5)),
+        wired({"x": ("a", 1), "y": ("a", 100)}, "", AHEAD),
         [
             ("overhead", "launch of x", "a", 0, 5),
             ("overhead", "launch of y", "a", 5, 10),
@@ -50,11 +51,7 @@ PATHS = {
     ),
     # long is launched when x is, and runs from 10 on, after its launch; y is launched by then 15.
     "an op that is launched ahead waited for its device": (
-        wired(
-            {"x": ("a", 1, 4), "long": ("a", 100), "y": ("a", 1)},
-            "x -> long, x -> y",
-            launching_ahead(5),
-        ),
+        wired({"x": ("a", 1, 4), "long": ("a", 100), "y": ("a", 1)}, "x -> long, x -> y", AHEAD),
         [
             ("overhead", "launch of x", "a", 0, 5),
             ("overhead", "launch of long", "a", 5, 10),

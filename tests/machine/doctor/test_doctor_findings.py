@@ -124,12 +124,7 @@ def with_cards(count, **gpus):
 @pytest.mark.parametrize(
     ("facts", "state", "finding", "action"),
     [
-        (
-            replace(LAPTOP, visible_gpus=2, gpus=Gpus(problem="no driver")),
-            "problem",
-            "no driver",
-            "",
-        ),
+        (replace(LAPTOP, visible_gpus=2, gpus=Gpus(problem="broken")), "problem", "broken", ""),
         (with_cards(4), "ok", "4 × Tesla V100-SXM2-16GB, 17.2 GB", ""),
         (SERVER, "note", "", "CUDA_VISIBLE_DEVICES"),  # Hidden ones.
         (with_cards(1, devices=SERVER.gpus.devices[:1], pairs=()), "note", "", "needs two"),
