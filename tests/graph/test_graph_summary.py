@@ -136,18 +136,11 @@ def test_a_long_chain_of_reshapes_holds_no_tensor_of_its_own():
 
 
 def test_a_training_step_of_two_layers_by_hand():
+    held = {"variable": "w", "parameter_bytes": 12, "output_bytes": (0,)}
     # Layer b reads 40 bytes of a, its gradient sends 20 back and reads a's 7 again.
     ops = [
         Op("x", "Placeholder", Role.INPUT, output_bytes=(99,)),
-        Op(
-            "w",
-            "VarHandleOp",
-            Role.VARIABLE,
-            layer="a",
-            variable="w",
-            parameter_bytes=12,
-            output_bytes=(0,),
-        ),
+        Op("w", "VarHandleOp", Role.VARIABLE, layer="a", **held),
         Op("a/mul", "MatMul", layer="a", flops=6, output_bytes=(40, 7)),
         Op("b/relu", "Relu", layer="b", flops=1, output_bytes=(40,)),
         Op("b/grad", "ReluGrad", Role.BACKWARD, layer="b", output_bytes=(20,)),

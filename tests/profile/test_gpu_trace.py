@@ -239,12 +239,8 @@ def test_each_half_is_joined_once_and_the_first_to_come_is_the_first_to_go(tmp_p
         [half("MemcpyH2D", "e", at, at + 5) for at in (40, 50, 60)],
         [half("MemcpyH2D", "e", 90, 95, size=None)],
     )
-    by_route = [
-        ("GPU:0", "GPU:2", 1, 8, 0),
-        ("GPU:0", "GPU:3", 1, 0, 1),
-        ("GPU:1", "GPU:2", 1, 8, 0),
-    ]
-    assert found == by_route
+    rows = [("GPU:0", "GPU:2", 1, 8, 0), ("GPU:0", "GPU:3", 1, 0, 1), ("GPU:1", "GPU:2", 1, 8, 0)]
+    assert found == rows
 
 
 def test_gpus_of_several_hosts_are_told_apart_and_a_profile_without_devices_says_so(tmp_path):

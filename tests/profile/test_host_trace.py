@@ -61,10 +61,8 @@ def test_a_copy_and_all_that_its_target_waits_for_have_names(tmp_path):
         (Cause.OP, "y", "a"): 200 * US,
         (Cause.CLIENT, "", ""): 100 * US,
     }
-    assert causes(profile, "a") == {
-        (Cause.CLIENT, "", ""): (10 + 100) * US,
-        (Cause.START, "y", "a"): 20 * US,
-    }
+    waits = causes(profile, "a")
+    assert waits == {(Cause.CLIENT, "", ""): (10 + 100) * US, (Cause.START, "y", "a"): 20 * US}
     assert profile.explained_shares == {"a": 1, "b": 1}
 
 

@@ -297,11 +297,8 @@ def test_a_process_that_marks_its_steps_is_left_as_it_is(files, tmp_path):
 
 
 def test_a_step_without_a_part_of_a_worker_is_marked_all_the_same(files, tmp_path):
-    launched, computed = parts(0)
-    late = (
-        replace(launched, events=launched.events[2:]),
-        replace(computed, events=computed.events[4:]),
-    )
+    launched, ran = parts(0)
+    late = replace(launched, events=launched.events[2:]), replace(ran, events=ran.events[4:])
     _, path = kept(files, tmp_path, "worker:0", *late)
     marked = read_planes(path)[0].lines[-1].events
     assert ["_p" in event.stats for event in marked] == [False] * 2 + [True] * 6

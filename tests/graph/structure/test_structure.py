@@ -43,10 +43,8 @@ def test_towers_by_hand():
     graph = model("in1 -> a", "in2 -> b", "a b -> dot", "b -> head")
     assert found(graph) == (Join(layer="dot", towers=(("a",), ("b", "head"))),)
     graph = model("in -> a", "in -> b", "in -> c", "a b -> near", "near c -> far")
-    assert [(join.layer, join.towers) for join in found(graph)] == [
-        ("near", (("a",), ("b",))),
-        ("far", (("c",), ("a", "b", "near"))),
-    ]
+    joins = [(join.layer, join.towers) for join in found(graph)]
+    assert joins == [("near", (("a",), ("b",))), ("far", (("c",), ("a", "b", "near")))]
     graph = model("in -> a", "in2 -> cast", "a cast -> loss")
     view = layer_view(graph)
     assert towers(view, {"a"}) == ()
