@@ -37,9 +37,7 @@ def test_points_on_a_line_give_that_line_back(fixed, slope, sizes):
 
 
 @given(st.dictionaries(SIZES, st.integers(1, 10**10), min_size=2, max_size=12), FACTORS, FACTORS)
-def test_no_part_is_below_its_least_and_no_other_such_line_has_smaller_errors(
-    times, of_fixed, of_slope
-):
+def test_no_part_is_below_its_least_and_no_other_line_has_smaller_errors(times, of_fixed, of_slope):
     points = list(times.items())
 
     def error(fixed, slope):

@@ -114,9 +114,7 @@ def was(**changes):
         (NOW, None, f"{ALL_OTHERWISE}, as by another batch"),
     ],
 )
-def test_what_differs_from_the_graph_that_a_file_was_written_for_is_said(
-    tmp_path, then, now, differs
-):
+def test_what_differs_from_the_graph_of_a_file_is_said(tmp_path, then, now, differs):
     graph, path = graph_with_layers("a", "b"), tmp_path / "towers.json"
     place(graph, 0, 1).save(path, graph, DEVICES, then)
     larger = OpGraph([op._replace(output_bytes=(64,)) for op in graph.ops], [])

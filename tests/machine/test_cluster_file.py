@@ -134,9 +134,7 @@ def test_between_more_than_two_means_each_with_each_and_one_device_needs_no_link
         ),
     ],
 )
-def test_a_value_that_is_none_is_refused_with_its_line_and_what_is_needed(
-    old, values, where, needs
-):
+def test_a_value_that_is_none_is_refused_with_its_line_and_what_it_needs(old, values, where, needs):
     for value in values:
         message = refusal(old, value)
         assert message.startswith(f"desk.toml, {where}")

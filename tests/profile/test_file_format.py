@@ -63,9 +63,7 @@ def test_every_format_is_read_whatever_the_file_is_called(tmp_path, name):
     ("mark", "encoding"),
     [(b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")],
 )
-def test_tables_are_read_with_byte_order_marks_and_the_newlines_of_windows(
-    tmp_path, mark, encoding
-):
+def test_tables_are_read_with_byte_order_marks_and_newlines_of_windows(tmp_path, mark, encoding):
     """Windows' shell writes what a program prints as UTF-16."""
     path = tmp_path / "p.txt"
     for text in (HEADING + ROW, TRACE, NSIGHT, NSIGHT_SUMS):

@@ -100,9 +100,7 @@ def test_every_figure_of_two_gpus_is_exact(tmp_path):
         ("MemcpyOther", "size:8", DeviceUse.UNCLASSIFIED, ("GPU:0", "unknown")),
     ],
 )
-def test_a_copy_has_the_use_and_the_ends_that_its_name_and_details_say(
-    tmp_path, name, details, use, ends
-):
+def test_name_and_details_tell_the_use_and_ends_of_a_copy(tmp_path, name, details, use, ends):
     path = tmp_path / "p.xplane.pb"
     copied = event(name, 10, 20, memcpy_details=details, edge_name="edge_1_a")
     planes = gpu(0, [kernel("a:A", 0, 15), copied]), gpu(1, [])
@@ -164,7 +162,7 @@ def test_a_kernel_is_of_the_step_that_launched_it(tmp_path, launched_ns):
     assert profile.step_ns == (100, 60)
 
 
-def test_marks_without_correlations_cut_the_time_themselves_and_without_marks_there_are_totals(
+def test_marks_without_correlations_cut_time_and_without_marks_there_are_totals(
     tmp_path,
 ):
     marks = [mark(i, 100 * i, 100 * i + 90) for i in range(3)]

@@ -99,7 +99,7 @@ def test_a_collective_waits_for_others_and_is_no_compute(tmp_path):
     assert total[DeviceUse.COLLECTIVE].time_ns == 400 * US
 
 
-def test_a_send_without_an_event_begins_when_its_op_ended_and_a_copied_profile_is_no_process(
+def test_a_send_without_event_begins_when_its_op_ends_and_a_copied_profile_is_none(
     tmp_path,
 ):
     profile = read(

@@ -194,7 +194,7 @@ def test_receives_and_what_runs_outside_of_steps_or_is_no_op_count_as_no_compute
         (0, 4_100, (1_000, 1_200, 1_100)),  # It begins and ends with the steps.
     ],
 )
-def test_steps_that_a_worker_profiled_in_part_or_did_nothing_in_are_skipped(
+def test_steps_without_a_whole_profile_or_without_work_are_skipped(
     profiles, start_ns, stop_ns, expected
 ):
     one_step(profiles, 0, 1_000)
@@ -220,49 +220,49 @@ def test_a_profile_without_steps_or_work_or_planned_copies_is_refused(profiles):
 
 
 @pytest.fixture
-def computing_profiles(profiles):
+def computing(profiles):
     """One step of 1000 ns in which worker 1 computes from 300 to 400."""
     profiles.step(0, 1_000)
     profiles.add(WORKER_1, "z:MatMul", 300, 400)
     return profiles
 
 
-def test_a_copy_that_seems_to_arrive_before_it_was_sent_takes_no_time(computing_profiles):
-    computing_profiles.copy("x", 200, 190)
+def test_a_copy_that_seems_to_arrive_before_it_was_sent_takes_no_time(computing):
+    computing.copy("x", 200, 190)
     # No receive: this is no arrival.
-    computing_profiles.arrival(WORKER_1, "x_recv", 150, kernel="If")
-    (total,) = computing_profiles.read(planned("x")).transfers
+    computing.arrival(WORKER_1, "x_recv", 150, kernel="If")
+    (total,) = computing.read(planned("x")).transfers
     assert (total.count, total.time_ns, total.exposed_ns) == (1, 0, 0)
 
 
-def test_a_size_that_is_not_known_leaves_the_sum_unknown_and_a_control_edge_has_no_bytes(
-    computing_profiles,
+def test_an_unknown_size_leaves_the_sum_unknown_and_a_control_edge_has_no_bytes(
+    computing,
 ):
-    computing_profiles.copy("x", 100, 200)
-    computing_profiles.copy("y", 100, 200)
-    (unknown,) = computing_profiles.read(planned("x"), planned("y", size_bytes=None)).transfers
+    computing.copy("x", 100, 200)
+    computing.copy("y", 100, 200)
+    (unknown,) = computing.read(planned("x"), planned("y", size_bytes=None)).transfers
     assert unknown.size_bytes is None
-    profile = computing_profiles.read(planned("x", port=-1, size_bytes=None))
+    profile = computing.read(planned("x", port=-1, size_bytes=None))
     assert (profile.transfers[0].count, profile.transfers[0].size_bytes) == (1, 0)
     assert profile.timeline[0].name == "^x"
 
 
 def test_a_copy_whose_send_was_too_cheap_to_be_seen_starts_where_its_tensor_was_made(
-    computing_profiles,
+    computing,
 ):
-    computing_profiles.add(WORKER_0, "x:MatMul", 40, 100)
-    computing_profiles.arrival(WORKER_1, "x_recv", 250)
-    computing_profiles.arrival(WORKER_1, "y_recv", 500)
-    (total,) = computing_profiles.read(planned("x"), planned("y")).transfers
+    computing.add(WORKER_0, "x:MatMul", 40, 100)
+    computing.arrival(WORKER_1, "x_recv", 250)
+    computing.arrival(WORKER_1, "y_recv", 500)
+    (total,) = computing.read(planned("x"), planned("y")).transfers
     # What made y was not seen either: the copy counts, but takes no time.
     assert (total.count, total.size_bytes, total.time_ns) == (2, 128, 250 - 100)
 
 
-def test_repeated_sends_meet_their_arrivals_in_order(computing_profiles):
+def test_repeated_sends_meet_their_arrivals_in_order(computing):
     for thread, sent_ns, arrived_ns in (("one", 500, 530), ("two", 100, 120)):
-        computing_profiles.add(WORKER_0, "x_send:_Send", sent_ns, sent_ns + 1, thread=thread)
-        computing_profiles.arrival(WORKER_1, "x_recv", arrived_ns)
-    (total,) = computing_profiles.read(planned("x")).transfers
+        computing.add(WORKER_0, "x_send:_Send", sent_ns, sent_ns + 1, thread=thread)
+        computing.arrival(WORKER_1, "x_recv", arrived_ns)
+    (total,) = computing.read(planned("x")).transfers
     assert (total.count, total.time_ns) == (2, 30 + 20)
 
 

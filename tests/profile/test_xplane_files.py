@@ -42,15 +42,13 @@ def raw_space(timestamp_ns, *, with_task_plane):
 
 
 @pytest.mark.parametrize(
-    ("timestamp_ns", "with_task_plane", "start_ns"),
+    ("timestamp_ns", "has_task", "start_ns"),
     [(40, True, EPOCH_NS + 42), (EPOCH_NS + 40, True, EPOCH_NS + 42), (40, False, 42)],
     ids=["relative to the profile's start", "absolute already", "no start known"],
 )
-def test_event_times_are_absolute_and_references_are_strings(
-    tmp_path, timestamp_ns, with_task_plane, start_ns
-):
+def test_times_are_absolute_and_references_are_strings(tmp_path, timestamp_ns, has_task, start_ns):
     path = tmp_path / "vm.xplane.pb"
-    space = raw_space(timestamp_ns, with_task_plane=with_task_plane)
+    space = raw_space(timestamp_ns, with_task_plane=has_task)
     path.write_bytes(space.SerializeToString())
     event = read_planes(path)[0].lines[0].events[0]
     # 2.5 ns to 6.1 ns: cut off to 2 and 6.
@@ -250,9 +248,7 @@ def step_times_ms(folder):
     return [row["c"][-1]["v"] for row in steps["rows"]]
 
 
-def test_xprof_counts_the_steps_of_all_processes_together_and_nothing_else_is_changed(
-    files, tmp_path
-):
+def test_xprof_counts_the_steps_of_all_processes_together_and_nothing_else_changes(files, tmp_path):
     run = tmp_path / "run"
     keep_profiles(files, run)
     names = {path.name.partition(".")[0] for path in run.iterdir()}

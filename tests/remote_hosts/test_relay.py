@@ -80,9 +80,7 @@ def stranger(network):
     agent.end()
 
 
-def test_each_worker_reaches_the_other_at_its_own_loopback_and_nothing_else_listens(
-    joined, stranger
-):
+def test_each_worker_reaches_the_other_at_its_loopback_and_nothing_else_listens(joined, stranger):
     a, b = joined
     assert a.worker.do("ask", "127.0.0.1", 20_001, "from a") == "h1: from a"
     assert b.worker.do("ask", "127.0.0.1", 20_000, "from b") == "h0: from b"
@@ -119,9 +117,7 @@ def greeting(network=NETWORK, port=20_001, mark=b"pla3"):
     return struct.pack(">4sHQ", mark, port, network).hex()
 
 
-def test_the_relay_answers_holders_of_the_secret_and_nothing_that_is_no_tls(
-    joined, stranger, secret
-):
+def test_a_relay_answers_holders_of_the_secret_and_nothing_that_is_no_tls(joined, stranger, secret):
     _, b = joined
     said = stranger.do("tell_tls", b.address, b.relay_port, secret, "TLSv1_3", greeting())
     assert said == "+"
@@ -166,7 +162,7 @@ def test_what_is_no_greeting_gets_no_answer(joined, stranger, secret, said):
     assert joined[0].worker.do("ask", "127.0.0.1", 20_001, "on") == "h1: on"
 
 
-def test_a_relay_that_asks_with_another_secret_gets_through_to_nobody(
+def test_a_relay_with_another_secret_gets_through_to_nobody(
     network, joined, other_secret, tmp_path
 ):
     _, b = joined
@@ -211,9 +207,7 @@ def test_a_second_door_of_a_network_that_is_open_is_refused(network, pair):
     again.end()
 
 
-def test_a_relay_without_an_address_leads_outwards_and_listens_nowhere(
-    network, joined, secret, tmp_path
-):
+def test_a_relay_without_an_address_leads_outwards_alone(network, joined, secret, tmp_path):
     _, b = joined
     only_out = Agent(network, "h2")
     assert only_out.do("start_relay", str(tmp_path), secret, None) is None

@@ -237,9 +237,7 @@ WAITS = "bash -c 'printf Password: >&2; sleep 600'"
         ),
     ],
 )
-def test_a_launcher_that_starts_no_worker_is_given_up_and_shown(
-    tmp_path, monkeypatch, launch, start, end, hint
-):
+def test_a_launcher_that_starts_no_worker_is_shown(tmp_path, monkeypatch, launch, start, end, hint):
     monkeypatch.setattr(remote_host, "START_LIMIT_S", 2.0)
     with environment(tmp_path) as mark:
         with pytest.raises(TestbedError) as raised, open_hosts(["b"], launch=launch):

@@ -87,9 +87,7 @@ def test_a_convolution_of_the_record_is_the_same_with_its_sizes_along_both_axes(
     outputs=st.integers(1, 2_048),
     image=st.integers(20, 256),
 )
-def test_a_convolution_is_no_faster_than_its_limits(
-    gpu, filter_size, batch, inputs, outputs, image
-):
+def test_no_convolution_is_faster_than_its_limits(gpu, filter_size, batch, inputs, outputs, image):
     facts = gpu_facts(gpu)
     padding = 1 if filter_size == 3 else 0
     time_s = seconds("conv", gpu, batch, inputs, outputs, filter_size, image, 1, padding) + 1e-9
@@ -148,7 +146,7 @@ def test_a_card_is_matched_by_one_that_is_no_worse_in_any_figure():
     arithmetic=st.sampled_from(Arithmetic),
     sizes=st.lists(st.integers(min_value=1, max_value=600), min_size=10, max_size=10),
 )
-def test_no_kernel_takes_longer_on_a_card_that_is_no_worse_in_any_figure(
+def test_no_kernel_takes_longer_on_a_card_that_is_worse_in_nothing(
     cards, family, arithmetic, sizes
 ):
     kernel = Kernel(family, tuple(sizes[: len(DIMENSIONS[family])]), arithmetic)

@@ -236,9 +236,7 @@ def row(kind, inputs, outputs, flops, size_bytes=ANY, **more):
         row("SomebodysOwnOp", [TABLE], [X], None, None),
     ],
 )
-def test_a_kind_does_and_moves_what_is_counted_by_hand(
-    kind, inputs, outputs, flops, size_bytes, more
-):
+def test_a_kind_does_and_moves_what_is_counted(kind, inputs, outputs, flops, size_bytes, more):
     found = counts(kind, inputs, outputs, **more)
     assert flops in (ANY, found[0])
     assert size_bytes in (ANY, found[1])
@@ -400,9 +398,7 @@ CHANNELS_FIRST = {"strides": [1, 1, 2, 2], "data_format": "NCHW"}
         ("Conv2DBackpropFilter", [SMALL_IMAGE, ints(4), SMALL_RESULT], SMALL_FILTER, {}),
     ],
 )
-def test_a_convolution_in_any_layout_has_the_dimensions_of_its_gradients(
-    kind, inputs, output, layout
-):
+def test_a_convolution_in_any_layout_has_the_sizes_of_its_gradients(kind, inputs, output, layout):
     found = kernel_of(signature(kind, inputs, [output], **({"strides": [1, 2, 2, 1]} | layout)))
     assert found.dims == DIMS
     assert len(DIMS) == len(DIMENSIONS[found.family])

@@ -184,9 +184,7 @@ def test_under_other_names_every_op_has_its_number(graph, shuffle):
 
 
 @given(graphs(), st.randoms(use_true_random=False))
-def test_where_fingerprints_are_equal_numbers_take_edges_to_edges_and_layers_to_layers(
-    graph, shuffle
-):
+def test_where_fingerprints_are_equal_numbers_take_edges_to_edges_layers_to_layers(graph, shuffle):
     other = renamed(graph, new_names(graph, shuffle), shuffle)
     mine, others = numbering(graph), numbering(other)
     if mine.fingerprint != others.fingerprint:

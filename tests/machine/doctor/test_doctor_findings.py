@@ -57,6 +57,7 @@ def pair(first, second, code, connection):
     return GpuPair(first=first, second=second, code=code, connection=connection)
 
 
+UNMET = Unmet(by="tensorflow", wanted="<8.0.0,>=6.31.1")
 # Four cards on two sockets, in a container in which everything is wrong that can be.
 SERVER = replace(
     LAPTOP,
@@ -64,12 +65,7 @@ SERVER = replace(
     packages=(
         Package(name="tensorflow", version=None, wanted="<2.22,>=2.21", unmet=()),
         Package(name="tensorboard", version=None, wanted="<2.22,>=2.21", unmet=()),
-        Package(
-            name="protobuf",
-            version="8.1.0",
-            wanted=">=6.31",
-            unmet=(Unmet(by="tensorflow", wanted="<8.0.0,>=6.31.1"),),
-        ),
+        Package(name="protobuf", version="8.1.0", wanted=">=6.31", unmet=(UNMET,)),
     ),
     has_profile_plugin=False,
     visible_gpus=2,
@@ -132,7 +128,7 @@ def with_cards(count, **gpus):
         (replace(LAPTOP, visible_gpus=2), "note", "2 GPUs for TensorFlow to see", ""),
     ],
 )
-def test_cards_are_a_problem_where_the_driver_fails_and_noted_where_they_are_too_few(
+def test_cards_are_a_problem_where_the_driver_fails_and_noted_where_few(
     facts, state, finding, action
 ):
     check = one(facts, "gpus")
@@ -155,7 +151,7 @@ def test_pairs_are_noted_where_they_are_far_from_one_another_or_not_known():
 
 
 @pytest.mark.parametrize(
-    ("admins_profile", "has_sys_admin", "state"),
+    ("admins_profile", "is_admin", "state"),
     [
         (True, False, State.PROBLEM),
         (True, True, State.OK),
@@ -166,11 +162,9 @@ def test_pairs_are_noted_where_they_are_far_from_one_another_or_not_known():
         (True, None, State.NOTE),
     ],
 )
-def test_who_may_profile_is_either_everyone_or_an_administrator(
-    admins_profile, has_sys_admin, state
-):
+def test_who_may_profile_is_either_everyone_or_an_administrator(admins_profile, is_admin, state):
     gpus = replace(SERVER.gpus, admins_profile=admins_profile)
-    facts = replace(SERVER, gpus=gpus, has_sys_admin=has_sys_admin)
+    facts = replace(SERVER, gpus=gpus, has_sys_admin=is_admin)
     assert one(facts, "gpu profiles").state is state
     assert found(replace(facts, gpus=Gpus()), "gpu profiles") == []
 
