@@ -2,7 +2,7 @@
 
 from placement_advisor.measurement.measurement import Activity, SizeBasis, TransferTotal
 from placement_advisor.profile.formats import recorded_run
-from placement_advisor.profile.read_profile import read_trace
+from placement_advisor.profile.read_profile import read_profile, read_trace
 from placement_advisor.profile.worker_steps import PlannedCopy
 from placement_advisor.profile.xplane import Event, Line, Plane, lines_of, space_file, write_planes
 
@@ -80,6 +80,11 @@ def read_planes(path, ahead_ns=0):
     """Return the planes of a file as a clock has them that is so far behind the file's."""
     file = space_file(path, ahead_ns)
     return tuple(Plane(name=p.name, lines=lines_of(file, p), stats=p.stats) for p in file.planes)
+
+
+def read_alone(path):
+    """Read a profile of any format without the graph of its step."""
+    return read_profile(path, graph=None, ask_xprof=False, working=lambda *_: None)
 
 
 def trace_of(path):

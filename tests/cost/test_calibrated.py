@@ -1,17 +1,12 @@
 from dataclasses import replace
 
 import pytest
-from placed_steps import PlacedStep, edge, op, place, price
+from placed_steps import wired
 from sample_calibration import DEVICES, W0, W1, WORKERS
 from sample_hosts import ALONE, DRIVEN, FIRST, ROUTE, TWO_HOSTS
 
 from placement_advisor.cost.links import calibrated_cluster
-from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.machine.calibration import (
-    AtOnceTiming,
-    BothWaysTiming,
-    CopyTiming,
-)
+from placement_advisor.machine.calibration import AtOnceTiming, BothWaysTiming, CopyTiming
 from placement_advisor.machine.devices import NO_COPY_WORK
 from placement_advisor.machine.host_figures import over_hosts
 
@@ -45,9 +40,9 @@ def test_an_end_whose_core_was_never_seen_to_work_has_no_copy_work():
     assert link.receiver == NO_COPY_WORK
 
 
-def over_network(**at_once):
-    """Return the cluster of two hosts; ``there`` and ``back`` are copies of two pairs at once."""
-    route = replace(ROUTE, at_once_there=at_once.get("there"), at_once_back=at_once.get("back"))
+def over_network(**changes):
+    """Return the cluster of two hosts, of which copies of two pairs at once are not known."""
+    route = replace(ROUTE, **{"at_once_there": None, "at_once_back": None} | changes)
     calibration = over_hosts(TWO_HOSTS.hosts, {"a": FIRST, "b": ALONE}, {("a", "b"): route})
     return calibrated_cluster(TWO_HOSTS.devices, calibration)
 
@@ -60,7 +55,6 @@ def test_devices_of_other_hosts_begin_and_are_asked_by_messages_and_share_a_wire
     ]
     assert reached[1:] == [("a:1", 200_000, 200_000), ("b:0", 5_000_000, 5_000_000)]
 
-    cluster = over_network()
     there, near = cluster.link("a:1", "b:0"), cluster.link("a:0", "a:1")
     assert there.latency_ns == pytest.approx(5_000_000, rel=1e-3)
     assert there.request_ns == cluster.link("b:0", "a:1").latency_ns
@@ -74,9 +68,7 @@ def test_devices_of_other_hosts_begin_and_are_asked_by_messages_and_share_a_wire
 @pytest.mark.parametrize(("one_way_ns", "expected"), [(250_000, 4e9), (-1, None), (0, None)])
 def test_copies_that_follow_each_other_between_hosts_go_as_fast_as_many_did(one_way_ns, expected):
     both_ways = BothWaysTiming(size_bytes=1_000_000, one_way_ns=one_way_ns, both_ways_ns=1)
-    route = replace(ROUTE, way=replace(ROUTE.way, both_ways=both_ways))
-    calibration = over_hosts(TWO_HOSTS.hosts, {"a": FIRST, "b": ALONE}, {("a", "b"): route})
-    cluster = calibrated_cluster(TWO_HOSTS.devices, calibration)
+    cluster = over_network(way=replace(ROUTE.way, both_ways=both_ways))
     assert cluster.link("a:1", "b:0").stream_bytes_per_s == expected
     assert cluster.link("b:0", "a:1").stream_bytes_per_s == expected
     # Within a host copies are mostly work.
@@ -87,22 +79,18 @@ def test_pairs_that_do_not_hinder_each_other_have_wires_of_their_own():
     free = AtOnceTiming(size_bytes=1, one_pair_ns=100, two_pairs_ns=140)
     taken = AtOnceTiming(size_bytes=1, one_pair_ns=100, two_pairs_ns=160)
     hidden = AtOnceTiming(size_bytes=1, one_pair_ns=-100, two_pairs_ns=160)
-    cluster = over_network(there=free, back=taken)
+    cluster = over_network(at_once_there=free, at_once_back=taken)
     assert cluster.link("a:0", "b:0").channel is None
     assert cluster.link("b:0", "a:0").channel is not None
-    assert over_network(there=hidden, back=free).link("a:0", "b:0").channel is not None
+    cluster = over_network(at_once_there=hidden, at_once_back=free)
+    assert cluster.link("a:0", "b:0").channel is not None
 
 
 def test_a_step_over_two_hosts_waits_for_messages_by_hand():
     cluster = over_network()
-    latency_ns = cluster.link("a:0", "b:0").latency_ns
-    step = PlacedStep(
-        graph=OpGraph([op("x", 1_000), op("y")], [edge("x", "y", 1_000)]),
-        placement=place({"x": "a:0", "y": "b:0"}),
-        costs=price({"x": 1_000, "y": 1_000}),
-        cluster=cluster,
-    )
+    link = cluster.link("a:0", "b:0")
+    step = wired({"x": ("a:0", 1_000, 1_000), "y": ("b:0", 1_000)}, "x -> y", cluster)
     (copy,) = step.simulate().transfers
     # b begins after 5 ms; its request is another 5 ms on its way, and so is the tensor.
-    assert copy.start_ns == 5_000_000 + latency_ns
-    assert copy.end_ns == copy.start_ns + cluster.link("a:0", "b:0").transfer_ns(1_000)
+    assert copy.start_ns == 5_000_000 + link.latency_ns
+    assert copy.end_ns == copy.start_ns + link.transfer_ns(1_000)

@@ -1,7 +1,12 @@
+"""Lines through what was measured, and links that have such lines or are assumed."""
+
 from itertools import permutations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from placement_advisor.cost.lines import relative_line
 from placement_advisor.cost.links import (
     ASSUMED_LATENCY_NS,
     MAX_BANDWIDTH_BYTES_PER_S,
@@ -10,6 +15,39 @@ from placement_advisor.cost.links import (
 )
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine.devices import Basis
+
+
+@pytest.mark.parametrize("points", [[], [(0, 5.0), (10, 0.0)], [(0, -1.0), (10, 25.0)]])
+def test_a_line_needs_points_and_each_of_them_a_positive_time(points):
+    with pytest.raises(ValueError, match="positive times"):
+        relative_line(points)
+
+
+SIZES = st.integers(0, 2**24)
+FACTORS = st.sampled_from([0.5, 0.9, 1.1, 2.0])
+LEAST = 1e-3
+
+
+@given(st.floats(1, 1e6), st.floats(0, 1e3), st.lists(SIZES, min_size=2, max_size=8, unique=True))
+def test_points_on_a_line_give_that_line_back(fixed, slope, sizes):
+    points = [(size, fixed + slope * size) for size in sizes]
+    found_fixed, found_slope = relative_line(points)
+    for size, time in points:
+        assert found_fixed + found_slope * size == pytest.approx(time, rel=1e-6)
+
+
+@given(st.dictionaries(SIZES, st.integers(1, 10**10), min_size=2, max_size=12), FACTORS, FACTORS)
+def test_no_part_is_below_its_least_and_no_other_line_has_smaller_errors(times, of_fixed, of_slope):
+    points = list(times.items())
+
+    def error(fixed, slope):
+        return sum(((fixed + slope * size) / time - 1) ** 2 for size, time in points)
+
+    fixed, slope = relative_line(points, least_slope=LEAST)
+    assert fixed >= 0
+    assert slope >= LEAST
+    other = error(fixed * of_fixed, max(slope * of_slope, LEAST))
+    assert error(fixed, slope) <= other * (1 + 1e-6) + 1e-6
 
 
 def test_two_samples_give_the_line_through_both_by_hand():

@@ -1,5 +1,5 @@
 import pytest
-from placed_steps import place
+from placed_steps import pair, place, price
 
 from placement_advisor.cost.measured_costs import (
     UNSEEN_OP_LIMIT_NS,
@@ -10,11 +10,11 @@ from placement_advisor.cost.measured_costs import (
     with_members,
 )
 from placement_advisor.cost.roofline import STAND_IN_CPU
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.cost.table import ASSUMED_WITHIN, CostBasis, CostTable, OpCost
 from placement_advisor.errors import TestbedError
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.machine.devices import Cluster, Device, Dispatch
+from placement_advisor.machine.devices import Dispatch
 from placement_advisor.simulator.simulator import Simulator
 
 
@@ -24,11 +24,7 @@ def graph_of(*ops):
 
 def test_a_profiled_op_costs_what_the_profile_says_zero_included():
     table = measured_costs(graph_of(("x", "MatMul"), ("y", "Relu")), {"x": 700, "y": 0, "else": 9})
-    measured = CostBasis.MEASURED
-    assert table.costs == {
-        "x": OpCost(time_ns=700, basis=measured),
-        "y": OpCost(time_ns=0, basis=measured),
-    }
+    assert table.costs == price({"x": 700, "y": 0}).costs
 
 
 def test_an_op_that_the_profile_does_not_show_costs_as_much_as_the_cheapest_kind():
@@ -43,13 +39,9 @@ def test_an_op_that_the_profile_does_not_show_costs_as_much_as_the_cheapest_kind
 
 
 def test_constants_have_no_cost_and_inputs_and_variables_only_a_measured_one():
-    ops = [
-        Op(name="c", kind="Const", role=Role.CONSTANT),
-        Op(name="v", kind="VarHandleOp", role=Role.VARIABLE),
-        Op(name="fed", kind="Placeholder", role=Role.INPUT),
-        Op(name="shown", kind="Placeholder", role=Role.INPUT),
-        Op(name="x", kind="MatMul"),
-    ]
+    roles = {"c": Role.CONSTANT, "v": Role.VARIABLE, "fed": Role.INPUT, "shown": Role.INPUT}
+    ops = [Op(name=name, kind="Any", role=role) for name, role in roles.items()]
+    ops.append(Op(name="x", kind="MatMul"))
     table = measured_costs(OpGraph(ops, []), {"c": 1, "shown": 3, "x": 700})
     assert set(table.costs) == {"shown", "x"}
 
@@ -95,12 +87,28 @@ def test_with_its_dispatch_overhead_the_simulated_single_step_is_the_measured_on
     overhead_ns = dispatch_overhead_ns(
         in_ops_ns=2_000 - 500, compute_ns=table.total_ns, op_count=len(table.costs)
     )
-    cluster = Cluster(
-        devices=(Device(name="a", kind="CPU", launch_overhead_ns=overhead_ns),),
-        links=(),
-        dispatch=Dispatch(step_overhead_ns=500),
-    )
+    step = Dispatch(step_overhead_ns=500)
+    cluster = pair(count=1, launch_overhead_ns=overhead_ns, dispatch=step)
     single = place(dict.fromkeys(("x", "y", "unseen"), "a"))
     # Shared out in whole ns, so up to half a ns per op is lost or gained.
     simulator = Simulator(graph, table.everywhere(cluster), cluster)
     assert abs(simulator.step_ns(single) - 2_000) <= len(graph)
+
+
+def kernel(time_ns, within):
+    return OpCost(time_ns=time_ns, basis=CostBasis.KERNEL, within=within)
+
+
+def test_a_scaled_table_is_known_as_well_as_before_and_has_no_price_of_other_ops():
+    table = CostTable(costs={"x": kernel(10, 1.1)})
+    assert table.scaled(2.0).costs == {"x": kernel(20, 1.1)}
+    with pytest.raises(KeyError, match="x"):
+        CostTable(costs={}).time_ns("x")
+
+
+def test_the_time_of_all_ops_is_within_the_mean_of_their_factors_or_what_is_assumed_by_hand():
+    # A third of the time is within 1.1, two thirds are assumed.
+    table = CostTable(costs={"x": kernel(100, 1.1), "y": kernel(200, None)})
+    assert table.total_within == pytest.approx((1.1 * 2 * 2) ** (1 / 3))
+    for costs in ({}, {"x": kernel(100, None)}, {"x": kernel(0, 1.1)}):
+        assert CostTable(costs=costs).total_within == pytest.approx(ASSUMED_WITHIN)

@@ -2,28 +2,22 @@ from dataclasses import replace
 
 import pytest
 from op_formulas import has_formula
+from placed_steps import control, edge
 
 from placement_advisor.cost.gpu.kernel_times import kernel_time, reached_bandwidth
 from placement_advisor.cost.roofline import (
     CPU_PEAK_SHARES,
     MATRIX_KINDS,
     STAND_IN_CPU,
+    fused_into_convolutions,
     roofline_by_place,
 )
 from placement_advisor.cost.table import CostBasis, OpCost
-from placement_advisor.graph.op import (
-    Arithmetic,
-    Inside,
-    Kernel,
-    KernelFamily,
-    Op,
-    Role,
-    WorkBasis,
-)
+from placement_advisor.graph.op import Arithmetic, Inside, Kernel, KernelFamily, Op, Role, WorkBasis
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
 from placement_advisor.machine.gpu_facts import gpu_facts
-from placement_advisor.machine.presets import device_preset
+from placement_advisor.machine.presets import device_preset, read_hardware
 
 # 1 flop and 1 byte per ns.
 DEVICE = Device(
@@ -90,11 +84,8 @@ def test_each_device_is_priced_by_its_own_figures_and_alike_ones_share_a_table()
     host = replace(DEVICE, name="host")
     cluster = Cluster(devices=(slow, fast), links=(), hosts=(host,))
     tables = roofline_by_place(OpGraph([some_op(800, 10)], []), cluster)
-    assert {name: table.time_ns("x") for name, table in tables.items()} == {
-        "slow": 800,
-        "fast": 200,
-        "host": 800,
-    }
+    times_ns = {name: table.time_ns("x") for name, table in tables.items()}
+    assert times_ns == {"slow": 800, "fast": 200, "host": 800}
     assert tables["slow"] is tables["host"]
 
 
@@ -213,3 +204,44 @@ def test_other_ops_reach_the_share_of_the_bandwidth_that_copies_do():
     assert cost.basis is CostBasis.ROOFLINE
     assert cost.time_ns == round(9e17 / reached_bandwidth(FACTS))
     assert 1_000_000 < cost.time_ns < 1_300_000
+
+
+def convolution(*, filter_size=(3, 3)):
+    dims = (8, 16, 16, *filter_size, 32, 32, 32, 32, 1)
+    return Op(name="conv", kind="Conv2D", kernel=Kernel(KernelFamily.CONV, dims))
+
+
+def layer(conv, *more, activation="Relu"):
+    ops = [
+        conv,
+        Op(name="bias", kind="BiasAdd", bytes_accessed=10**6),
+        Op(name="act", kind=activation, bytes_accessed=10**6),
+        Op(name="next", kind="MaxPool"),
+    ]
+    edges = [edge("conv", "bias", 4), edge("bias", "act", 4), edge("act", "next", 4)]
+    return OpGraph(ops, [*edges, *more])
+
+
+def test_a_convolution_takes_its_bias_and_relu_along_and_only_on_gpus():
+    graph = layer(convolution())
+    assert fused_into_convolutions(graph) == {"bias", "act"}
+    costs = roofline_by_place(graph, read_hardware("V100"))
+    assert [costs["GPU:0"].time_ns(name) for name in ("bias", "act")] == [0, 0]
+    assert min(costs["CPU:0"].time_ns(name) for name in ("bias", "act")) > 0
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        layer(convolution(filter_size=(1, 1))),
+        layer(convolution(filter_size=(1, 3))),
+        layer(convolution(), activation="Tanh"),
+        layer(convolution(), edge("bias", "next", 4)),
+        layer(convolution(), edge("conv", "next", 4)),
+        layer(convolution(), control("act", "next")),
+        layer(Op(name="conv", kind="Conv2D")),
+    ],
+    ids=["1x1", "1x3", "tanh", "bias read twice", "conv read twice", "ordered", "no float32"],
+)
+def test_nothing_else_is_fused(graph):
+    assert fused_into_convolutions(graph) == frozenset()

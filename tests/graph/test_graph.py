@@ -211,13 +211,10 @@ def working_op(name, kind, *, flops=0, moved_bytes=0):
 
 def test_a_limit_is_half_a_minute_and_what_a_very_slow_device_takes():
     # 500 and 250 million at 100 million a second, and three ops at a millisecond each.
-    ops = [
-        working_op("a", "MatMul", flops=500_000_000),
-        working_op("b", "Add", moved_bytes=250_000_000),
-    ]
-    assert step_limit_s(OpGraph([*ops, working_op("c", "Own", flops=None)], [])) == pytest.approx(
-        37.503
-    )
+    product = working_op("a", "MatMul", flops=500_000_000)
+    total = working_op("b", "Add", moved_bytes=250_000_000)
+    graph = OpGraph([product, total, working_op("c", "Own", flops=None)], [])
+    assert step_limit_s(graph) == pytest.approx(37.503)
 
 
 @pytest.mark.parametrize(
@@ -254,6 +251,5 @@ def test_what_waits_is_named_else_loops_and_not_what_comes_after():
     )
     loop = OpGraph([working_op("a", "QueueCloseV2"), working_op("b", "While")], [])
     assert what_waits(loop) == "it has loops, which may not end: 'b' (While)"
-    assert what_waits(OpGraph([working_op("a", "QueueCloseV2")], [])) == (
-        "none of its ops is of a kind that waits"
-    )
+    closing = OpGraph([working_op("a", "QueueCloseV2")], [])
+    assert what_waits(closing) == "none of its ops is of a kind that waits"

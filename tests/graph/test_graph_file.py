@@ -190,6 +190,8 @@ def test_loading_imports_neither_tensorflow_nor_networkx(tmp_path):
         (("edges", 0, 3), -8, "edges[0][3]: -8 is not a number of bytes"),
         (("edges", 0), [0, 0, 0, 8], "the graph has a cycle: a → a"),
         (("edges",), [[0, 1, 0, 8], [1, 0, -1, 0]], "the graph has a cycle: a → b → a"),
+        (("requested_device_of",), {"a": 1}, "requested_device_of.a: 1 is not a string"),
+        (("requested_device_of",), ["a"], "requested_device_of: ['a'] is not an object"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(refused, at, value, problem):
@@ -294,13 +296,6 @@ def test_scopes_and_how_a_step_was_traced_go_with_a_graph_and_are_no_part_of_it(
     GRAPH.save(tmp_path / "graph.gz", traced_as=how)
     assert load_graph(tmp_path / "graph.gz") == (GRAPH, None, how)
     assert OpGraph.load(tmp_path / "graph.gz").fingerprint == GRAPH.fingerprint
-
-
-def test_what_scopes_ask_for_is_checked(refused):
-    asked = {**document(), "requested_device_of": {"a": 1}}
-    assert "requested_device_of.a: 1 is not a string" in refused(asked)
-    asked = {**document(), "requested_device_of": ["a"]}
-    assert "requested_device_of: ['a'] is not an object" in refused(asked)
 
 
 def test_a_kernel_keeps_its_numbers_and_the_default_is_not_written(tmp_path):

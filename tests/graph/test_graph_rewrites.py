@@ -197,14 +197,9 @@ def test_what_crosses_is_read_by_the_host_or_from_it_and_each_tensor_once():
         *(Op(name, "Find", output_bytes=(16,)) for name in ("find", "again")),
         *(Op(name, "MatMul", device_kinds=BOTH) for name in ("y", "z")),
     ]
-    edges = [
-        edge("x", "find"),
-        edge("x", "again"),
-        edge("find", "again", size_bytes=16),
-        edge("again", "y", size_bytes=16),
-        edge("again", "z", size_bytes=16),
-        edge("x", "z", port=1),
-    ]
+    of_x = [edge("x", "find"), edge("x", "again"), edge("x", "z", port=1)]
+    found = ("find", "again"), ("again", "y"), ("again", "z")
+    edges = [*of_x, *(edge(*ends, size_bytes=16) for ends in found)]
     (kind,) = host_kinds(OpGraph(ops, edges))
     # x's first output, and what `again` gives to both others.
     assert (kind.crossing_bytes.known, kind.crossing_bytes.unknown) == (8 + 16, 0)

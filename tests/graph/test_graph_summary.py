@@ -13,26 +13,27 @@ from placement_advisor.graph.name_patterns import listed, name_patterns
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role, Total
 from placement_advisor.graph.op_graph import OpGraph
 
+TRAINED = summarize(training_step())
+
 
 def total(known, parts, unknown=0):
     return Total(amount=known, parts=parts, unknown=unknown)
 
 
 def test_a_training_step_by_hand():
-    found = summarize(training_step())
-    assert found.ops == 13
-    assert found.ops_by_role[Role.VARIABLE] == 3
+    assert TRAINED.ops == 13
+    assert TRAINED.ops_by_role[Role.VARIABLE] == 3
     # w is read by the forward pass, m only by the update; a table has no bytes.
-    assert found.parameter_bytes == total(32, 1)
-    assert found.state_bytes == total(32, 1)
-    assert found.constant_bytes == total(4, 1)
+    assert TRAINED.parameter_bytes == total(32, 1)
+    assert TRAINED.state_bytes == total(32, 1)
+    assert TRAINED.constant_bytes == total(4, 1)
     # MatMul 300 + 100, update 16; the loop is unknown.
-    assert found.flops == total(416, 8, unknown=1)
+    assert TRAINED.flops == total(416, 8, unknown=1)
     # 128 + 56 + 56 + 160
-    assert found.bytes_accessed == total(400, 8, unknown=1)
-    assert found.edge_bytes == total(220, 15, unknown=1)
-    assert found.control_edges == 1
-    assert found.layers == 3
+    assert TRAINED.bytes_accessed == total(400, 8, unknown=1)
+    assert TRAINED.edge_bytes == total(220, 15, unknown=1)
+    assert TRAINED.control_edges == 1
+    assert TRAINED.layers == 3
 
 
 def test_a_variable_that_the_forward_pass_writes_counts_and_is_no_parameter():
@@ -47,38 +48,28 @@ def test_a_variable_that_the_forward_pass_writes_counts_and_is_no_parameter():
 
 
 def test_activations_are_forward_tensors_that_the_backward_pass_reads_or_all_without_one():
-    found = summarize(training_step())
-    assert found.trains
+    assert TRAINED.trains
     # The gradient reads the loop's list (unknown), the ids through a reshape, and a variable.
-    assert found.activation_bytes == total(16, 2, unknown=1)
+    assert TRAINED.activation_bytes == total(16, 2, unknown=1)
     found = summarize(model("in -> a", "a -> b", "a -> c"))
     assert not found.trains
     assert found.activation_bytes == total(3 * 8, 3)
 
 
 def test_largest_tensors_and_kinds_come_first():
-    found = summarize(training_step()).largest_tensors
-    assert [(t.op, t.size_bytes) for t in found] == [
-        ("words", 64),
-        ("grad", 32),
-        ("ids", 16),
-        ("dense", 8),
-    ]
-    kinds = summarize(training_step()).kinds
+    largest = [(t.op, t.size_bytes) for t in TRAINED.largest_tensors]
+    assert largest == [("words", 64), ("grad", 32), ("ids", 16), ("dense", 8)]
+    kinds = TRAINED.kinds
     # MatMul 400 of 416 flops; update 160 of 400 bytes; lookup 128 of 400 bytes.
-    assert [kind.kind for kind in kinds[:3]] == [
-        "MatMul",
-        "ResourceApplyMomentum",
-        "LookupTableFindV2",
-    ]
+    names = [kind.kind for kind in kinds[:3]]
+    assert names == ["MatMul", "ResourceApplyMomentum", "LookupTableFindV2"]
     assert kinds[0].ops == 2
     assert kinds[0].flops_share == pytest.approx(400 / 416)
     assert kinds[0].bytes_accessed_share == pytest.approx(112 / 400)
 
 
 def test_a_loop_has_its_share_and_trips_unless_its_work_is_unknown():
-    found = summarize(training_step())
-    assert found.control_flow == (
+    assert TRAINED.control_flow == (
         ControlFlow(
             op="loop",
             kind="While",
@@ -89,7 +80,7 @@ def test_a_loop_has_its_share_and_trips_unless_its_work_is_unknown():
             bytes_accessed_share=None,
         ),
     )
-    loop = next(kind for kind in found.kinds if kind.kind == "While")
+    loop = next(kind for kind in TRAINED.kinds if kind.kind == "While")
     assert loop.flops.amount is None
     assert loop.flops_share is None
     ops = [
@@ -98,18 +89,14 @@ def test_a_loop_has_its_share_and_trips_unless_its_work_is_unknown():
         op("a", "MatMul", flops=10, bytes_accessed=20),
     ]
     loop, branch = summarize(OpGraph(ops, [])).control_flow
-    assert (loop.op, loop.trips, loop.flops_share, loop.bytes_accessed_share) == (
-        "loop",
-        7,
-        0.75,
-        0.25,
-    )
+    facts = (loop.op, loop.trips, loop.flops_share, loop.bytes_accessed_share)
+    assert facts == ("loop", 7, 0.75, 0.25)
     assert loop.is_loop
     assert not branch.is_loop
 
 
 def test_a_host_op_says_what_it_binds_and_what_crosses_from_it():
-    host = {kind.kind: kind for kind in summarize(training_step()).host_only}
+    host = {kind.kind: kind for kind in TRAINED.host_only}
     assert set(host) == {"LookupTableFindV2", "HashTableV2"}
     lookup = host["LookupTableFindV2"]
     assert lookup.layers == ("ids",)
@@ -148,19 +135,12 @@ def test_a_long_chain_of_reshapes_holds_no_tensor_of_its_own():
     assert summarize(graph).activation_bytes == total(0, 0)
 
 
-def two_layers():
-    """Layers a and b: b reads 40 bytes of a, its gradient sends 20 back and reads a's 7 again."""
+def test_a_training_step_of_two_layers_by_hand():
+    held = {"variable": "w", "parameter_bytes": 12, "output_bytes": (0,)}
+    # Layer b reads 40 bytes of a, its gradient sends 20 back and reads a's 7 again.
     ops = [
         Op("x", "Placeholder", Role.INPUT, output_bytes=(99,)),
-        Op(
-            "w",
-            "VarHandleOp",
-            Role.VARIABLE,
-            layer="a",
-            variable="w",
-            parameter_bytes=12,
-            output_bytes=(0,),
-        ),
+        Op("w", "VarHandleOp", Role.VARIABLE, layer="a", **held),
         Op("a/mul", "MatMul", layer="a", flops=6, output_bytes=(40, 7)),
         Op("b/relu", "Relu", layer="b", flops=1, output_bytes=(40,)),
         Op("b/grad", "ReluGrad", Role.BACKWARD, layer="b", output_bytes=(20,)),
@@ -173,11 +153,7 @@ def two_layers():
         *(("b/grad", "a/grad", 0, 20), ("a/grad", "step", 0, 12), ("w", "step", 0, 0)),
         ("b/relu", "a/grad", CONTROL_PORT, None),
     ]
-    return OpGraph(ops, [Edge(*wire) for wire in wires])
-
-
-def test_a_training_step_of_two_layers_by_hand():
-    view = layer_view(two_layers())
+    view = layer_view(OpGraph(ops, [Edge(*wire) for wire in wires]))
     assert view.layers == (
         LayerSummary(
             name="a",
@@ -209,15 +185,11 @@ def test_a_tensor_counts_once_per_layer_and_one_unknown_size_makes_the_sum_unkno
     assert view.layers[0].output_bytes is None
 
 
-def wrapping():
-    """An outer layer that computes before and after the layer within."""
+def test_a_layer_that_wraps_another_makes_a_loop_that_is_kept():
     names = {"before": "outer", "within": "inner", "after": "outer"}
     ops = [Op(name, "K", layer=layer) for name, layer in names.items()]
-    return OpGraph(ops, [Edge("before", "within", 0, 8), Edge("within", "after", 0, 8)])
-
-
-def test_a_layer_that_wraps_another_makes_a_loop_that_is_kept():
-    view = layer_view(wrapping())
+    wires = [Edge("before", "within", 0, 8), Edge("within", "after", 0, 8)]
+    view = layer_view(OpGraph(ops, wires))
     assert set(view.edges) == {("outer", "inner"), ("inner", "outer")}
     assert view.feeders() == {"inner": ("outer",), "outer": ("inner",)}
 
@@ -229,18 +201,11 @@ def nested():
 
 
 def test_a_depth_folds_paths_and_readers_and_the_largest_that_fits_is_chosen():
-    assert [layer.name for layer in layer_view(nested(), 2).layers] == [
-        "stem",
-        "enc/0",
-        "enc/1",
-        "head",
-    ]
+    names = [layer.name for layer in layer_view(nested(), 2).layers]
+    assert names == ["stem", "enc/0", "enc/1", "head"]
     folded = layer_view(nested(), 1)
-    assert [(layer.name, layer.ops) for layer in folded.layers] == [
-        ("stem", 1),
-        ("enc", 4),
-        ("head", 1),
-    ]
+    ops = [(layer.name, layer.ops) for layer in folded.layers]
+    assert ops == [("stem", 1), ("enc", 4), ("head", 1)]
     assert list(folded.edges) == [("stem", "enc"), ("enc", "head")]
     ops = [
         Op("v", "VarHandleOp", Role.VARIABLE, variable="v"),
@@ -270,12 +235,8 @@ TOWERS = ["word_ids", "user_conv", "item_conv", "user_dense", "item_dense", "rat
 BLOCKS = [f"block_{i}/{name}" for i in range(1, 13) for name in ("query", "key", "norm")]
 
 
-def expanded(patterns, among):
-    """Return the names that patterns stand for, by what a reader would make of them."""
-    return {name for name in among if any(_says(pattern, name) for pattern in patterns)}
-
-
-def _says(pattern, name):
+def says(pattern, name):
+    """Return whether a pattern stands for a name, by what a reader would make of it."""
     if " … " not in pattern:
         prefix = pattern.removesuffix("*")
         return name.startswith(prefix) if prefix != pattern else name == pattern
@@ -294,11 +255,8 @@ def test_names_that_begin_alike_are_one_pattern():
 
 def test_blocks_that_count_up_are_a_range():
     assert name_patterns(BLOCKS[:18], BLOCKS) == ["block_1/* … block_6/*"]
-    assert name_patterns(BLOCKS[:17], BLOCKS) == [
-        "block_1/* … block_5/*",
-        "block_6/query",
-        "block_6/key",
-    ]
+    patterns = name_patterns(BLOCKS[:17], BLOCKS)
+    assert patterns == ["block_1/* … block_5/*", "block_6/query", "block_6/key"]
     dense = ["dense", *(f"dense_{i}" for i in range(1, 12))]
     assert name_patterns(dense[:5], dense) == ["dense", "dense_1 … dense_4"]
 
@@ -325,5 +283,5 @@ def test_patterns_stand_for_exactly_the_names(pieces, separator, data):
     among = [separator.join(name) for name in pieces]
     wanted = [name for name in among if data.draw(st.booleans())]
     patterns = name_patterns(wanted, among)
-    assert expanded(patterns, among) == set(wanted)
+    assert {name for name in among if any(says(each, name) for each in patterns)} == set(wanted)
     assert len(patterns) <= len(wanted)

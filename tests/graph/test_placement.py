@@ -49,11 +49,8 @@ def test_a_placement_that_does_not_fit_is_refused():
 
 def test_a_layer_is_where_most_of_its_ops_are_or_on_the_first_device_by_name():
     graph = graph_with_layers("a", "a", "a", "b", None)
-    assert place(graph, 1, 0, 1, 0, 1).by_layer(graph) == {
-        "a": "worker:1",
-        "b": "worker:0",
-        "": "worker:1",
-    }
+    found = place(graph, 1, 0, 1, 0, 1).by_layer(graph)
+    assert found == {"a": "worker:1", "b": "worker:0", "": "worker:1"}
     graph = graph_with_layers("a", "a")
     assert place(graph, 1, 0).by_layer(graph) == {"a": "worker:0"}
 
@@ -90,42 +87,34 @@ def test_a_placement_loads_back_equal(tmp_path_factory, layers_and_devices):
     assert (read, file.devices) == (placement, DEVICES)
 
 
-AS_BEFORE = TracedAs(
-    mode="train", batch_size=32, inputs=("float32 [32, 8]",), outputs=("float32 []",)
-)
+NOW = TracedAs(mode="train", batch_size=32, inputs=("float32 [32, 8]",), outputs=("float32 []",))
 ALL_OTHERWISE = "all 2 layers are made of other ops or sizes here"
+
+
+def was(**changes):
+    return replace(NOW, **changes)
 
 
 @pytest.mark.parametrize(
     ("then", "now", "differs"),
     [
+        (was(batch_size=16, inputs=("float32 [16, 8]",)), NOW, "the batch was 16, and is 32 here"),
         (
-            replace(AS_BEFORE, batch_size=16, inputs=("float32 [16, 8]",)),
-            AS_BEFORE,
-            "the batch was 16, and is 32 here",
-        ),
-        (
-            replace(AS_BEFORE, batch_size=16, inputs=("float64 [16, 8]",)),
-            AS_BEFORE,
+            was(batch_size=16, inputs=("float64 [16, 8]",)),
+            NOW,
             "the batch was 16, and is 32 here; "
             "inputs only there: 'float64 [batch, 8]', only here: 'float32 [batch, 8]'",
         ),
-        (replace(AS_BEFORE, mode="infer"), AS_BEFORE, "the mode was infer, and is train here"),
-        (
-            replace(AS_BEFORE, outputs=("float32 []", "float32 [32, 8]")),
-            AS_BEFORE,
-            "outputs only there: 'float32 [32, 8]'",
-        ),
+        (was(mode="infer"), NOW, "the mode was infer, and is train here"),
+        (was(outputs=(*NOW.outputs, "int8 [32, 8]")), NOW, "outputs only there: 'int8 [32, 8]'"),
         # A step that is called has inputs, of which nobody says what the batch is.
-        (AS_BEFORE, replace(AS_BEFORE, batch_size=None), ALL_OTHERWISE),
-        (AS_BEFORE, AS_BEFORE, ALL_OTHERWISE),
-        (None, AS_BEFORE, f"{ALL_OTHERWISE}, as by another batch"),
-        (AS_BEFORE, None, f"{ALL_OTHERWISE}, as by another batch"),
+        (NOW, replace(NOW, batch_size=None), ALL_OTHERWISE),
+        (NOW, NOW, ALL_OTHERWISE),
+        (None, NOW, f"{ALL_OTHERWISE}, as by another batch"),
+        (NOW, None, f"{ALL_OTHERWISE}, as by another batch"),
     ],
 )
-def test_what_differs_from_the_graph_that_a_file_was_written_for_is_said(
-    tmp_path, then, now, differs
-):
+def test_what_differs_from_the_graph_of_a_file_is_said(tmp_path, then, now, differs):
     graph, path = graph_with_layers("a", "b"), tmp_path / "towers.json"
     place(graph, 0, 1).save(path, graph, DEVICES, then)
     larger = OpGraph([op._replace(output_bytes=(64,)) for op in graph.ops], [])
@@ -136,11 +125,11 @@ def test_what_differs_from_the_graph_that_a_file_was_written_for_is_said(
 
 def test_layers_that_differ_are_named(tmp_path):
     graph, path = graph_with_layers("a", "b", "c"), tmp_path / "towers.json"
-    place(graph, 0, 1, 0).save(path, graph, DEVICES, AS_BEFORE)
+    place(graph, 0, 1, 0).save(path, graph, DEVICES, NOW)
     ops = [op._replace(output_bytes=(8,)) if op.layer == "b" else op for op in graph.ops[:2]]
     others = [Op(f"more{i}", "MatMul", layer=layer) for i, layer in enumerate("defghi")]
     with pytest.raises(PlacementError) as caught:
-        Placement.load(path, OpGraph([*ops, *others], []), AS_BEFORE)
+        Placement.load(path, OpGraph([*ops, *others], []), NOW)
     assert caught.value.message.endswith(
         "this one: b is made of other ops or sizes here; c is gone; "
         "d, e, f, g, h and 1 more are new"
@@ -195,17 +184,7 @@ def test_names_that_were_added_by_hand_are_not_guessed_under_other_names(tmp_pat
         Placement.load(path, renamed(graph))
 
 
-def test_an_op_that_is_not_there_is_not_passed_over(tmp_path):
-    path, graph = written(tmp_path, by_op={"op7": "worker:1"})
-    with pytest.raises(PlacementError, match="by_op: the graph has no op 'op7'"):
-        Placement.load(path, graph)
-
-
 TWICE = {"number": 0, "made_of": "a" * 16, "ops": {}}
-
-
-def placement_document(graph):
-    return place(graph, *(0 for _ in graph.placed_ops)).as_json(graph, DEVICES)
 
 
 @pytest.mark.parametrize(
@@ -215,6 +194,7 @@ def placement_document(graph):
         ("graph_fingerprint", [], "graph_fingerprint: [] is not a hash of 16 hexadecimal digits"),
         ("by_layer", {}, "by_layer: no device for layer 'a'"),
         ("by_op", {"op0": "GPU:9"}, "by_op.'op0': 'GPU:9' is not one of the devices"),
+        ("by_op", {"op7": "worker:1"}, "by_op: the graph has no op 'op7'"),
         ("devices", [], "devices: [] is too short"),
         ("devices", ["worker:0"] * 2, "devices: ['worker:0', 'worker:0'] names one twice"),
         ("structure", {"fingerprint": "f" * 16}, "structure: no field 'layers'"),
@@ -229,7 +209,8 @@ def placement_document(graph):
 def test_what_is_wrong_in_a_file_is_named_with_its_place(tmp_path, key, value, problem):
     graph = graph_with_layers("a")
     path = tmp_path / "placement.json"
-    path.write_text(json.dumps(placement_document(graph) | {key: value}), encoding="utf-8")
+    document = place(graph, 0).as_json(graph, DEVICES) | {key: value}
+    path.write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(PlacementError) as caught:
         Placement.load(path, graph)
     assert caught.value.message.startswith(f"{path}: {problem}")

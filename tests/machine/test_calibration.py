@@ -50,10 +50,6 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-def document():
-    return json.loads(CALIBRATION.save("f", testbed="workers").read_text())
-
-
 def test_a_calibration_is_kept_under_its_fingerprint_alone_and_replaced_by_a_newer_one():
     CALIBRATION.save("f", testbed="workers")
     assert stored_calibration("g") is None
@@ -119,8 +115,8 @@ def test_without_a_home_nothing_is_kept_nor_looked_for_in_the_current_folder(tmp
     ],
 )
 def test_a_damaged_file_is_as_good_as_none(field, wrong):
-    content = document() | {field: wrong}
-    calibration_file("f").write_text(json.dumps(content))
+    path = CALIBRATION.save("f", testbed="workers")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: wrong}))
     assert stored_calibration("f") is None
     assert kept_calibrations() == ()
 
@@ -130,8 +126,8 @@ def test_all_that_is_kept_is_listed_newest_first():
         path = CALIBRATION.save(name, testbed="workers")
         os.utime(path, ns=(0, 10**18 - age))
     kept = kept_calibrations()
-    assert [one.fingerprint for one in kept] == ["new", "older", "oldest"]
-    assert [one.written_ns for one in kept] == [10**18, 10**18 - 1, 10**18 - 2]
+    written = [(one.fingerprint, 10**18 - one.written_ns) for one in kept]
+    assert written == [("new", 0), ("older", 1), ("oldest", 2)]
     assert {one.testbed for one in kept} == {"workers"}
     assert all(one.calibration == CALIBRATION for one in kept)
 
@@ -144,13 +140,26 @@ def test_directions_that_take_turns_take_twice_the_time():
     assert replace(timing, both_ways_ns=-5).ratio is None
 
 
-def test_on_a_slow_machine_a_device_draws_less_and_the_middle_of_passes_is_taken_by_figure():
+def test_on_a_slow_machine_a_device_draws_less_and_the_middle_of_passes_is_as_usual():
     def at(factor):
         times = CALIBRATION.reference_ns.items()
         return CALIBRATION.at_speed({name: int(factor * time) for name, time in times})
 
-    slow, fast, noisy = at(3), at(0.5), replace(CALIBRATION, quantum_ns=10**9)
-    assert slow.memory == MemoryTiming(bytes_per_s=2e10, ratio=2.1)
-    assert middle([slow, CALIBRATION, fast]) == CALIBRATION
-    assert middle([slow, noisy, fast]).quantum_ns == CALIBRATION.quantum_ns
-    assert middle([slow, noisy, fast]).links == CALIBRATION.links
+    assert at(3).memory == MemoryTiming(bytes_per_s=2e10, ratio=2.1)
+    assert middle([at(3), CALIBRATION, at(0.5)]) == CALIBRATION
+    noisy = replace(CALIBRATION, quantum_ns=10**9)
+    assert middle([at(3), noisy, at(0.5)]) == CALIBRATION
+
+
+def timing(copy_ns, send_ns=None):
+    return CopyTiming(size_bytes=1, copy_ns=copy_ns, send_ns=send_ns, receive_ns=None)
+
+
+def test_the_middle_is_taken_number_by_number_whole_if_they_are_and_of_what_is_known():
+    assert middle([timing(n) for n in (4, 100, 5)]) == timing(5)
+    assert middle([timing(4), timing(7)]) == timing(6)
+    rates = [MemoryTiming(bytes_per_s=rate, ratio=1.0) for rate in (1.0, 2.0)]
+    assert middle(rates) == MemoryTiming(bytes_per_s=1.5, ratio=1.0)
+    assert middle([timing(1), timing(1, send_ns=8), timing(1)]) == timing(1, send_ns=8)
+    passes = [{"a": (timing(n), timing(10 * n))} for n in (1, 3, 2)]
+    assert middle(passes) == {"a": (timing(2), timing(20))}

@@ -50,14 +50,11 @@ def test_the_truth_is_in_the_range_however_long_the_ways_are(offset_ns, ppm, pin
     def ahead_ns(moment_ns):
         return offset_ns + round(ppm * 1e-6 * moment_ns)
 
-    found = range_of_pings(
-        [
-            Ping(asked_ns=a, read_ns=a + there + ahead_ns(a + there), answered_ns=a + there + back)
-            for a, there, back in pings
-        ],
-        at_ns,
-    )
-
+    answers = [
+        Ping(asked_ns=a, read_ns=a + there + ahead_ns(a + there), answered_ns=a + there + back)
+        for a, there, back in pings
+    ]
+    found = range_of_pings(answers, at_ns)
     # Rounding a drift to whole ns is off by one at most.
     assert found.low_ns - 1 <= ahead_ns(at_ns) <= found.high_ns + 1
     assert abs(found.offset_ns - ahead_ns(at_ns)) <= found.uncertainty_ns + 1

@@ -7,7 +7,6 @@ from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, 
 LINE = Link(source="a", target="b", latency_ns=10, bandwidth_bytes_per_s=1e9, basis=Basis.MEASURED)
 CURVE = replace(LINE, curve=((100, 200), (1_000, 200), (2_000, 2_200)))
 
-
 WORK = CopyWork(per_copy_ns=4, ns_per_byte=0.25)
 each_link = pytest.mark.parametrize("link", [LINE, CURVE])
 

@@ -1,8 +1,10 @@
-"""A testbed put together from figures of its hosts: two hosts by hand, then a third."""
+"""Figures of hosts: put together to a testbed, and kept on file by what they depend on."""
 
+import json
 from dataclasses import replace
 from itertools import permutations
 
+import pytest
 from sample_hosts import (
     ALONE,
     DRIVEN,
@@ -15,9 +17,21 @@ from sample_hosts import (
     TWO_HOSTS,
     WAY,
     WITHIN,
+    A,
+    B,
+    C,
 )
 
-from placement_advisor.machine.host_figures import over_hosts
+from placement_advisor.machine.calibration import host_fingerprint, route_fingerprint
+from placement_advisor.machine.host_figures import (
+    keep_host,
+    keep_route,
+    kept_host,
+    kept_route,
+    over_hosts,
+)
+from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
+from placement_advisor.machine.this_machine import core_slots
 
 TWO = over_hosts(TWO_HOSTS.hosts, {"a": FIRST, "b": ALONE}, {("a", "b"): ROUTE})
 THREE = over_hosts(
@@ -79,3 +93,78 @@ def test_a_slower_host_makes_its_own_copies_longer_and_of_others_what_its_cores_
     busy = TWO.at_speed({"a:0": 500_000, "a:1": 520_000, "b:0": 300_000})
     assert busy.step_overhead_ns == 2 * TWO.step_overhead_ns
     assert busy.links["a:0", "a:1"][0].copy_ns == 2 * TWO.links["a:0", "a:1"][0].copy_ns
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """A cache directory of this test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_what_is_kept_is_found_and_a_further_host_leaves_it():
+    assert kept_host(TWO_HOSTS, A) is None
+    assert kept_route(TWO_HOSTS, A, B) is None
+    keep_host(FIRST, TWO_HOSTS, A)
+    keep_host(ALONE, TWO_HOSTS, B)
+    path = keep_route(ROUTE, TWO_HOSTS, A, B)
+    assert len(list(path.parent.iterdir())) == 3
+    for plan in (TWO_HOSTS, THREE_HOSTS):
+        assert (kept_host(plan, A), kept_host(plan, B)) == (FIRST, ALONE)
+        assert kept_route(plan, A, B) == ROUTE
+    assert kept_host(THREE_HOSTS, C) is None
+    assert kept_route(THREE_HOSTS, A, C) is None
+
+
+def test_hosts_are_known_by_whatever_name_but_not_with_another_number_of_devices():
+    keep_host(FIRST, TWO_HOSTS, A)
+    keep_route(ROUTE, TWO_HOSTS, A, B)
+    renamed = replace(A, name="x"), replace(B, name="y")
+    plan = plan_hosts(renamed, HostLink.TLS)
+    assert kept_host(plan, renamed[0]) == FIRST
+    assert kept_route(plan, *renamed) == ROUTE
+
+    keep_host(ALONE, TWO_HOSTS, B)
+    two = replace(B, slots=core_slots((0, 1)))
+    assert kept_host(plan_hosts((A, two), HostLink.TLS), two) is None
+
+
+def test_figures_of_a_host_that_drives_are_none_of_one_that_does_not():
+    keep_host(FIRST, TWO_HOSTS, A)
+    keep_route(ROUTE, TWO_HOSTS, A, B)
+    plan = plan_hosts((C, A, B), HostLink.TLS)
+    assert kept_host(plan, A) is None
+    assert kept_route(plan, A, B) is None
+    keep_host(OTHER, plan, A)
+    keep_route(SIDEWAYS, plan, A, B)
+    assert kept_host(plan, A) == OTHER
+    assert kept_route(plan, A, B) == SIDEWAYS
+    assert kept_host(TWO_HOSTS, A) == FIRST
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        plan_hosts((A, replace(B, address="10.0.0.9")), HostLink.TLS),
+        plan_hosts((A, replace(B, fingerprint="another processor")), HostLink.TLS),
+        plan_hosts((A, B), HostLink.DIRECT),
+    ],
+)
+def test_what_figures_depend_on_tells_them_apart(other):
+    _, b = other.hosts
+    assert host_fingerprint(other, b) != host_fingerprint(TWO_HOSTS, B)
+    assert route_fingerprint(other, A, b) != route_fingerprint(TWO_HOSTS, A, B)
+
+
+def damage(path, field, wrong):
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: wrong}))
+
+
+def test_a_damaged_file_is_as_good_as_none():
+    numbers = {"op_ns": -1, "reference_ns": [1], "reference_p90": [1.0]}
+    missing = dict.fromkeys(("within", "step_overhead_ns", "reach"))
+    for field, wrong in (numbers | missing).items():
+        damage(keep_host(FIRST, TWO_HOSTS, A), field, wrong)
+        assert kept_host(TWO_HOSTS, A) is None, field
+    for field in ("way", "reach"):
+        damage(keep_route(ROUTE, TWO_HOSTS, A, B), field, None)
+        assert kept_route(TWO_HOSTS, A, B) is None, field

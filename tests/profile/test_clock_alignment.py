@@ -45,12 +45,8 @@ def test_two_hosts_by_hand():
 def test_what_a_third_host_saw_narrows_the_range_of_two_others():
     wide = {host: about(0, before_ns=10_000, after_ns=10_000) for host in ("b", "c")}
     # The command's machine and b exchange quick messages, so do b and c.
-    copies = [
-        (None, "b", 100, 120),
-        ("b", None, 200, 230),
-        ("b", "c", 300, 340),
-        ("c", "b", 400, 450),
-    ]
+    copies = [(None, "b", 100, 120), ("b", None, 200, 230)]
+    copies += [("b", "c", 300, 340), ("c", "b", 400, 450)]
     found = aligned_by(wide, copies).ranges
     assert (found["b"].low_ns, found["b"].high_ns) == (-30 - 2, 20 + 2)
     assert (found["c"].low_ns, found["c"].high_ns) == (-30 - 50 - 3, 20 + 40 + 3)
@@ -125,16 +121,10 @@ def test_true_offsets_are_in_the_ranges_whatever_ways_take(seed, ppm, longest_ns
             assert abs(found.offset_ns - true_ns) <= found.uncertainty_ns + ROUNDING_NS
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from([None, "a", "b"]),
-            st.sampled_from([None, "a", "b"]),
-            st.integers(-MS, MS),
-            st.integers(-MS, MS),
-        )
-    )
-)
+HOSTS, MOMENTS_NS = st.sampled_from([None, "a", "b"]), st.integers(-MS, MS)
+
+
+@given(st.lists(st.tuples(HOSTS, HOSTS, MOMENTS_NS, MOMENTS_NS)))
 def test_whatever_was_seen_has_an_answer_that_says_how_far_it_contradicts_itself(seen):
     ranges = {"a": about(5, before_ns=5, after_ns=5), "b": about(-7, before_ns=0, after_ns=3)}
     aligned = aligned_by(ranges, seen)

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 from damaged_files import LIMIT_S, MOST_BYTES, Reader, examined
-from recorded_profiles import copy, event, gpu, host, kernel, mark, write
+from recorded_profiles import copy, event, gpu, host, kernel, mark, read_alone, write
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.read_profile import read_profile
 from placement_advisor.profile.xplane import Plane
 from placement_advisor.profile.xplane_schema import TASK_PLANE
 
@@ -31,7 +30,7 @@ def sound(path):
     return write(path, *planes).read_bytes()
 
 
-NVPROF = """\
+NVPROF = b"""\
 ==7== Profiling result:
             Type  Time(%)      Time     Calls       Avg       Min       Max  Name
  GPU activities:   60.00%  3.00000s      1000  3.0000ms  1.0000ms  5.0000ms  void gemm<int>(T*)
@@ -39,7 +38,7 @@ NVPROF = """\
       API calls:   99.00%  9.00000s      5000  1.8000ms  1.0000us  20.000ms  cudaLaunchKernel
 """
 # Sizes and rates, and a row of another GPU.
-GPU_TRACE = """\
+TRACE = b"""\
 "Start","Duration","Size","Throughput","Device","Src Dev","Dst Dev","Name"
 ms,us,MB,GB/s,,,,
 1.0,100.0,1.0,10.0,"V100 (0)","V100 (0)","V100 (1)","[CUDA memcpy PtoP]"
@@ -61,7 +60,7 @@ def trace_text():
 def read(path):
     """Read a profile; its figures hold, or the error says what to do."""
     try:
-        totals = read_profile(path, graph=None, ask_xprof=False, working=lambda *_: None).totals
+        totals = read_alone(path).totals
     except AdvisorError as error:
         if not error.hint:
             pytest.fail("it does not say what to do")
@@ -79,8 +78,8 @@ def readers():
         "profile": Reader(suffix=".xplane.pb", sound=recorded, read=read),
         "chrome-trace": Reader(suffix=".json", sound=trace, read=read),
         "packed-trace": Reader(suffix=".json.gz", sound=trace, read=read, seal=gzip.compress),
-        "nvprof": Reader(suffix=".txt", sound=NVPROF.encode(), read=read),
-        "gpu-trace": Reader(suffix=".csv", sound=GPU_TRACE.encode(), read=read),
+        "nvprof": Reader(suffix=".txt", sound=NVPROF, read=read),
+        "gpu-trace": Reader(suffix=".csv", sound=TRACE, read=read),
     }
 
 
@@ -141,20 +140,17 @@ LARGE = {
     "long-event.json": (lambda: b'[{"a": "' + b"x" * 30_000_000 + b'"}]', "is corrupt"),
     "deep.json": (lambda: b"[" * 30_000_000, "is corrupt"),
     "names.json": (lambda: events(f"k{i}" for i in range(150_000)), "more than 100,000 names"),
-    "newlines.txt": (lambda: NVPROF.encode() + b"\n" * 8_000_000, ""),
-    "spaces.txt": (lambda: NVPROF.encode() + b" " * 40_000_000, ""),
-    "section.txt": (lambda: NVPROF.encode() + b"==7== A" + b" " * 40_000_000, ""),
+    "newlines.txt": (lambda: NVPROF + b"\n" * 8_000_000, ""),
+    "spaces.txt": (lambda: NVPROF + b" " * 40_000_000, ""),
+    "section.txt": (lambda: NVPROF + b"==7== A" + b" " * 40_000_000, ""),
     "rows.txt": (
         lambda: b"Profiling result:\n" + b"0.0% 1s 1 1s 1s 1s a\n" * 1_000_000,
         "100,000 rows",
     ),
-    "copies.csv": (
-        lambda: GPU_TRACE.encode() + b"1,1,1,1,a (0),,,[CUDA memcpy DtoH]\n" * 100_000,
-        "",
-    ),
-    "long-row.csv": (lambda: GPU_TRACE.encode() + b"1,1,1,1,a (0),,," + b"a" * 40_000_000, ""),
+    "copies.csv": (lambda: TRACE + b"1,1,1,1,a (0),,,[CUDA memcpy DtoH]\n" * 100_000, ""),
+    "long-row.csv": (lambda: TRACE + b"1,1,1,1,a (0),,," + b"a" * 40_000_000, ""),
     "kernels.csv": (
-        lambda: GPU_TRACE.encode() + b"".join(b"1,1,,,a (0),,,k%d\n" % i for i in range(150_000)),
+        lambda: TRACE + b"".join(b"1,1,,,a (0),,,k%d\n" % i for i in range(150_000)),
         "more than 100,000 names",
     ),
 }

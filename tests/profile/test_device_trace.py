@@ -58,12 +58,6 @@ def test_lengths_before_moments(drawn, wanted):
     assert found.tolist() == [sum(m < w for m in moments(some)) for w in wanted]
 
 
-def test_two_spans_share_what_both_cover():
-    of = Spans(np.array([0, 6]), np.array([10, 20]))
-    # 0 to 6 is of the first alone, 6 to 8 of both; 20 lies in the gap of what is shared.
-    assert span_shares(spans([(0, 8), (15, 1)]), of).tolist() == [7.0, 2.0]
-
-
 @given(SPANS, SPANS)
 def test_what_is_shared_adds_up_to_what_any_covers(one, other):
     some, those = union_of_spans([spans(one)]), spans(other)

@@ -5,13 +5,12 @@ import json
 import os
 
 import pytest
+from recorded_profiles import event, gpu, read_alone, write
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.device_trace import DeviceUse
 from placement_advisor.profile.formats import FileFormat, recorded_run
-from placement_advisor.profile.read_profile import read_profile
 from placement_advisor.profile.recorded_ops import read_recorded
-from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
 
 ROW = " 90.00%  900.00us        10  90.000us  80.000us  100.00us  gemm\n"
 HEADING = "Time(%)      Time     Calls       Avg       Min       Max  Name\n"
@@ -35,18 +34,16 @@ PLANE = [
 
 
 def xspace(folder):
-    path = folder / "made.xplane.pb"
-    event = Event(name="gemm", start_ns=10, duration_ns=10)
-    line = Line(name="Stream #13(Compute)", id=13, events=(event,))
-    write_planes(path, [Plane(name="/device:GPU:0", lines=(line,))])
+    path = write(folder / "made.xplane.pb", gpu(0, [event("gemm", 10, 20)]))
     content = path.read_bytes()
     path.unlink()
     return content
 
 
-def contents(folder):
-    return {
-        FileFormat.XSPACE: xspace(folder),
+@pytest.mark.parametrize("name", ["profile", "p.json", "p.csv", "p.txt", "p.xplane.pb"])
+def test_every_format_is_read_whatever_the_file_is_called(tmp_path, name):
+    contents = {
+        FileFormat.XSPACE: xspace(tmp_path),
         FileFormat.TRACE_VIEWER: json.dumps({"traceEvents": PLANE}).encode(),
         FileFormat.PYTORCH: PYTORCH.encode(),
         FileFormat.NVPROF_SUMMARY: (HEADING + ROW).encode(),
@@ -54,18 +51,10 @@ def contents(folder):
         FileFormat.NSIGHT_SUMMARY: NSIGHT_SUMS.encode(),
         FileFormat.NSIGHT_TRACE: NSIGHT.encode(),
     }
-
-
-def read(path):
-    return read_profile(path, graph=None, ask_xprof=False, working=lambda *_: None)
-
-
-@pytest.mark.parametrize("name", ["profile", "p.json", "p.csv", "p.txt", "p.xplane.pb"])
-def test_every_format_is_read_whatever_the_file_is_called(tmp_path, name):
     path = tmp_path / name
-    for form, content in contents(tmp_path).items():
+    for form, content in contents.items():
         path.write_bytes(content)
-        profile = read(path)
+        profile = read_alone(path)
         assert profile.form is form
         assert sum(d.total[DeviceUse.COMPUTE].time_ns for d in profile.totals.devices) > 0
 
@@ -74,16 +63,14 @@ def test_every_format_is_read_whatever_the_file_is_called(tmp_path, name):
     ("mark", "encoding"),
     [(b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")],
 )
-def test_tables_are_read_with_byte_order_marks_and_the_newlines_of_windows(
-    tmp_path, mark, encoding
-):
+def test_tables_are_read_with_byte_order_marks_and_newlines_of_windows(tmp_path, mark, encoding):
     """Windows' shell writes what a program prints as UTF-16."""
     path = tmp_path / "p.txt"
     for text in (HEADING + ROW, TRACE, NSIGHT, NSIGHT_SUMS):
         path.write_bytes(text.encode())
-        plain = read(path)
+        plain = read_alone(path)
         path.write_bytes(mark + text.replace("\n", "\r\n").encode(encoding))
-        assert read(path) == plain
+        assert read_alone(path) == plain
 
 
 @pytest.mark.parametrize(
@@ -116,7 +103,7 @@ def test_what_cannot_be_read_is_named(tmp_path, content, said):
     path = tmp_path / "p"
     path.write_bytes(content)
     with pytest.raises(AdvisorError, match=said) as caught:
-        read(path)
+        read_alone(path)
     assert str(path) in caught.value.message
     assert caught.value.hint
 
@@ -128,7 +115,7 @@ def test_a_folder_with_a_pytorch_trace_is_read(tmp_path):
     path.write_bytes(gzip.compress(PYTORCH.encode()))
     (path.parent / "settings.json").write_text('{"batch": 32}')
     (path.parent / "notes.txt").write_text("a run\n")
-    profile = read(tmp_path)
+    profile = read_alone(tmp_path)
     assert profile.form is FileFormat.PYTORCH
     assert profile.totals.path == str(path)
     assert profile.which is None
@@ -140,21 +127,21 @@ def test_of_several_files_the_newest_counts_and_that_is_said(tmp_path):
     newer.write_text(TRACE)
     os.utime(older, (1_000, 1_000))
     os.utime(newer, (2_000, 2_000))
-    profile = read(tmp_path)
+    profile = read_alone(tmp_path)
     assert profile.form is FileFormat.NVPROF_TRACE
     assert profile.which.startswith("read was nvprof.csv, the newest of 2 profiles")
     # XSpaces come before what viewers save beside them.
     (tmp_path / "vm.xplane.pb").write_bytes(xspace(tmp_path))
-    assert read(tmp_path).form is FileFormat.XSPACE
+    assert read_alone(tmp_path).form is FileFormat.XSPACE
 
 
-@pytest.mark.parametrize("form", [FileFormat.PYTORCH, FileFormat.NVPROF_TRACE])
-def test_costs_come_from_profiles_of_tensorflow_alone(tmp_path, form):
+def test_costs_come_from_profiles_of_tensorflow_alone(tmp_path):
     path = tmp_path / "p"
-    path.write_bytes(contents(tmp_path)[form])
+    path.write_text(PYTORCH)
     with pytest.raises(AdvisorError) as caught:
         read_recorded(path)
-    assert caught.value.message == f"{path} ({form}) does not say which op took which time"
+    said = f"{path} (PyTorch trace (Kineto)) does not say which op took which time"
+    assert caught.value.message == said
     assert "op costs are read from profiles of TensorFlow" in (caught.value.hint or "")
 
 

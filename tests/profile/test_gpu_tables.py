@@ -78,17 +78,14 @@ def test_the_layout_without_types_and_that_of_several_gpus_are_read():
     assert device.total[DeviceUse.HOST].time_ns == 100_000
 
     profile = summary(PER_GPU)
-    assert {d.device: d.total[DeviceUse.COMPUTE].time_ns for d in profile.devices} == {
-        "GPU:0": 900_000,
-        "GPU:1": 300_000,
-    }
+    compute_ns = {d.device: d.total[DeviceUse.COMPUTE].time_ns for d in profile.devices}
+    assert compute_ns == {"GPU:0": 900_000, "GPU:1": 300_000}
 
 
 @pytest.mark.parametrize("text", ["==7== Profiling result:\n", "==7== Profiling result:\n 9% x\n"])
 def test_a_summary_without_rows_is_refused(text):
-    with pytest.raises(
-        AdvisorError, match=r"^summary\.txt \(nvprof summary\) shows no GPU at work$"
-    ):
+    said = r"^summary\.txt \(nvprof summary\) shows no GPU at work$"
+    with pytest.raises(AdvisorError, match=said):
         summary(text)
 
 
@@ -166,10 +163,8 @@ def test_a_gpu_trace_has_spans_routes_and_bytes():
     assert (first.device, second.device) == ("GPU:0", "GPU:1")
     assert first.total[DeviceUse.COMPUTE].time_ns == 100_000
     # Of 100 µs the first 50 lie under the sender's kernel.
-    assert (first.total[DeviceUse.PEER].time_ns, first.total[DeviceUse.PEER].exposed_ns) == (
-        100_000,
-        50_000,
-    )
+    peer = first.total[DeviceUse.PEER]
+    assert (peer.time_ns, peer.exposed_ns) == (100_000, 50_000)
     assert second.total[DeviceUse.COMPUTE].time_ns == 50_000
     routes = {route.route: (route.count, route.size_bytes) for route in profile.routes}
     assert routes == {
@@ -179,11 +174,8 @@ def test_a_gpu_trace_has_spans_routes_and_bytes():
     assert profile.span_ns == 300_000
     assert profile.step_ns == ()
     # Numbers of launches are no part of a kernel's name, and calls of the host no work of a GPU.
-    assert {row.name: row.calls for row in profile.activities} == {
-        "void gemm<int, 4>(T*)": 2,
-        "[CUDA memcpy PtoP]": 1,
-        "[CUDA memcpy DtoH]": 1,
-    }
+    calls = {row.name: row.calls for row in profile.activities}
+    assert calls == {"void gemm<int, 4>(T*)": 2, "[CUDA memcpy PtoP]": 1, "[CUDA memcpy DtoH]": 1}
     assert profile.notes == ()
 
 

@@ -20,27 +20,17 @@ def read(path, *planes):
 
 def two_gpus():
     """Two steps of 1000 ns: kernels, and copies that kernels hide, partly hide, and do not hide."""
-    planes = []
-    for number in (0, 1):
-        kernels = []
-        copies = []
-        for step in (0, 1):
-            at = 1000 * step
-            if number == 0:
-                kernels += [
-                    kernel("a/MatMul:MatMul", at, at + 300, group_id=step),
-                    event("memset", at + 300, at + 320, group_id=step),
-                ]
-                copies += [
-                    copy("MemcpyP2P", 4096, at + 250, 200, dest=1),
-                    copy("MemcpyH2D", 100, at + 50, 30),
-                    copy("MemcpyD2D", 64, at + 700, 10, dest=0),
-                ]
-            else:
-                kernels += [kernel("b/MatMul:MatMul", at + 400, at + 900, group_id=step)]
-                copies += [copy("MemcpyP2P", 1000, at + 850, 100, dest=0)]
-        planes.append(gpu(number, kernels, copies))
-    return planes
+    kernels, copies = ([], []), ([], [])
+    for step in (0, 1):
+        at = 1000 * step
+        kernels[0].append(kernel("a/MatMul:MatMul", at, at + 300, group_id=step))
+        kernels[0].append(event("memset", at + 300, at + 320, group_id=step))
+        kernels[1].append(kernel("b/MatMul:MatMul", at + 400, at + 900, group_id=step))
+        copies[0].append(copy("MemcpyP2P", 4096, at + 250, 200, dest=1))
+        copies[0].append(copy("MemcpyH2D", 100, at + 50, 30))
+        copies[0].append(copy("MemcpyD2D", 64, at + 700, 10, dest=0))
+        copies[1].append(copy("MemcpyP2P", 1000, at + 850, 100, dest=0))
+    return [gpu(number, kernels[number], copies[number]) for number in (0, 1)]
 
 
 def test_every_figure_of_two_gpus_is_exact(tmp_path):
@@ -110,9 +100,7 @@ def test_every_figure_of_two_gpus_is_exact(tmp_path):
         ("MemcpyOther", "size:8", DeviceUse.UNCLASSIFIED, ("GPU:0", "unknown")),
     ],
 )
-def test_a_copy_has_the_use_and_the_ends_that_its_name_and_details_say(
-    tmp_path, name, details, use, ends
-):
+def test_name_and_details_tell_the_use_and_ends_of_a_copy(tmp_path, name, details, use, ends):
     path = tmp_path / "p.xplane.pb"
     copied = event(name, 10, 20, memcpy_details=details, edge_name="edge_1_a")
     planes = gpu(0, [kernel("a:A", 0, 15), copied]), gpu(1, [])
@@ -122,9 +110,8 @@ def test_a_copy_has_the_use_and_the_ends_that_its_name_and_details_say(
     assert (route.count, route.size_bytes, route.of_unknown_size) == (1, 8, 0)
     total = profile.devices[0].total
     assert (total[use].time_ns, total[DeviceUse.COMPUTE].time_ns) == (10, 15)
-    assert [(t.tensor, t.count, t.size_bytes, t.time_ns) for t in profile.tensors] == [
-        ("edge_1_a", 1, 8, 10)
-    ]
+    (t,) = profile.tensors
+    assert (t.tensor, t.count, t.size_bytes, t.time_ns) == ("edge_1_a", 1, 8, 10)
     assert profile.unclassified_share == (10 / 25 if use is DeviceUse.UNCLASSIFIED else 0)
     # The reader of steps says the same, but for what is work within the card.
     write(path, *planes, host([event("train", 0, 1_000, step_num=0)]))
@@ -175,7 +162,7 @@ def test_a_kernel_is_of_the_step_that_launched_it(tmp_path, launched_ns):
     assert profile.step_ns == (100, 60)
 
 
-def test_marks_without_correlations_cut_the_time_themselves_and_without_marks_there_are_totals(
+def test_marks_without_correlations_cut_time_and_without_marks_there_are_totals(
     tmp_path,
 ):
     marks = [mark(i, 100 * i, 100 * i + 90) for i in range(3)]
@@ -250,12 +237,8 @@ def test_each_half_is_joined_once_and_the_first_to_come_is_the_first_to_go(tmp_p
         [half("MemcpyH2D", "e", at, at + 5) for at in (40, 50, 60)],
         [half("MemcpyH2D", "e", 90, 95, size=None)],
     )
-    by_route = [
-        ("GPU:0", "GPU:2", 1, 8, 0),
-        ("GPU:0", "GPU:3", 1, 0, 1),
-        ("GPU:1", "GPU:2", 1, 8, 0),
-    ]
-    assert found == by_route
+    rows = [("GPU:0", "GPU:2", 1, 8, 0), ("GPU:0", "GPU:3", 1, 0, 1), ("GPU:1", "GPU:2", 1, 8, 0)]
+    assert found == rows
 
 
 def test_gpus_of_several_hosts_are_told_apart_and_a_profile_without_devices_says_so(tmp_path):
@@ -275,35 +258,25 @@ def sent(tensor, start_ns, end_ns, size_bytes, dest=1):
     return event("MemcpyP2P", start_ns, end_ns, **details)
 
 
-def to_a_busy_device(folder):
-    """Two tensors come to GPU:1, which computes until 100: a small one at 0, a large one then."""
-    copies = [sent("small", 0, 110, 4), sent("large", 100, 150, 1_000_000)]
-    return trace_of(write(folder / "p.xplane.pb", gpu(0, copies), gpu(1, [kernel("a:A", 0, 100)])))
-
-
 def test_a_tensor_that_lay_ready_for_a_busy_device_stands_behind_one_that_it_waited_for(tmp_path):
-    profile = totals_of(to_a_busy_device(tmp_path))
+    # Two tensors come to GPU:1, which computes until 100: a small one at 0, a large one then.
+    copies = [sent("small", 0, 110, 4), sent("large", 100, 150, 1_000_000)]
+    planes = gpu(0, copies), gpu(1, [kernel("a:A", 0, 100)])
+    profile = read(tmp_path / "p.xplane.pb", *planes)
     # Both are exposed from 100 to 110 and share it: 5 each; then large alone until 150.
-    assert [(t.tensor, t.time_ns, t.exposed_ns) for t in profile.tensors] == [
-        ("edge_7_large", 50, 45),
-        ("edge_7_small", 110, 5),
-    ]
+    found = [(t.tensor, t.time_ns, t.exposed_ns) for t in profile.tensors]
+    assert found == [("edge_7_large", 50, 45), ("edge_7_small", 110, 5)]
     assert profile.devices[1].total[DeviceUse.PEER].exposed_ns == 45 + 5
 
 
 def test_copies_on_several_routes_share_what_the_device_waited(tmp_path):
-    first = gpu(0, [sent("a", 0, 60, 8, dest=2)])
-    second = gpu(
-        1, [sent("b", 0, 60, 8, dest=2), event("MemcpyP2P", 0, 60, memcpy_details="dest:2")]
-    )
-    profile = totals_of(
-        trace_of(write(tmp_path / "p.xplane.pb", first, second, gpu(2, [kernel("a:A", 60, 70)])))
-    )
+    nameless = event("MemcpyP2P", 0, 60, memcpy_details="dest:2")
+    second = [sent("b", 0, 60, 8, dest=2), nameless]
+    planes = gpu(0, [sent("a", 0, 60, 8, dest=2)]), gpu(1, second), gpu(2, [kernel("a:A", 60, 70)])
+    profile = read(tmp_path / "p.xplane.pb", *planes)
     # A copy that names no tensor takes its third as well.
-    assert [(t.tensor, t.exposed_ns) for t in profile.tensors] == [
-        ("edge_7_a", 20),
-        ("edge_7_b", 20),
-    ]
+    exposed_ns = [(t.tensor, t.exposed_ns) for t in profile.tensors]
+    assert exposed_ns == [("edge_7_a", 20), ("edge_7_b", 20)]
     assert profile.devices[2].total[DeviceUse.PEER].exposed_ns == 60
 
 

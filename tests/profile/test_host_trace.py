@@ -25,7 +25,7 @@ def arrived(node, at_us):
     )
 
 
-def read(folder, steps, **threads):
+def read(folder, steps=((0, 1000),), **threads):
     """Read profiles of workers, and of a client with the marks of the steps."""
     marks = [mark(i, round(a * US), round(b * US)) for i, (a, b) in enumerate(steps)]
     write(folder / "client.xplane.pb", host(marks))
@@ -45,7 +45,6 @@ def causes(profile, device):
 def test_a_copy_and_all_that_its_target_waits_for_have_names(tmp_path):
     profile = read(
         tmp_path,
-        [(0, 1000)],
         a=[ran("x:MatMul", 10, 400), ran("x_S4:_Send", 410, 412), ran("y:Add", 420, 900)],
         b=[arrived("x_S5", 600), ran("z:MatMul", 605, 700)],
     )
@@ -62,23 +61,16 @@ def test_a_copy_and_all_that_its_target_waits_for_have_names(tmp_path):
         (Cause.OP, "y", "a"): 200 * US,
         (Cause.CLIENT, "", ""): 100 * US,
     }
-    assert causes(profile, "a") == {
-        (Cause.CLIENT, "", ""): (10 + 100) * US,
-        (Cause.START, "y", "a"): 20 * US,
-    }
+    waits = causes(profile, "a")
+    assert waits == {(Cause.CLIENT, "", ""): (10 + 100) * US, (Cause.START, "y", "a"): 20 * US}
     assert profile.explained_shares == {"a": 1, "b": 1}
 
 
 def test_a_long_gap_without_a_cause_is_unexplained_unless_the_core_was_sending(tmp_path):
+    sent = ran("x:MatMul", 0, 100), ran("x_S4:_Send", 100, 101)
     profile = read(
         tmp_path,
-        [(0, 1000)],
-        a=[
-            ran("x:MatMul", 0, 100),
-            ran("x_S4:_Send", 100, 101),
-            ran("y:Add", 500, 600),
-            ran("w:Add", 900, 1000),
-        ],
+        a=[*sent, ran("y:Add", 500, 600), ran("w:Add", 900, 1000)],
         b=[arrived("x_S5", 450), ran("z:Add", 450, 1000)],
     )
     assert causes(profile, "a") == {
@@ -92,31 +84,26 @@ def test_a_long_gap_without_a_cause_is_unexplained_unless_the_core_was_sending(t
 def test_an_executor_at_work_runs_ops_that_leave_no_event(tmp_path):
     profile = read(
         tmp_path,
-        [(0, 1000)],
         a=[ran("x:Add", 0, 100), ran("ExecutorState::Process", 90, 890), ran("y:Add", 900, 1000)],
     )
     assert causes(profile, "a") == {(Cause.START, "y", "a"): 800 * US}
 
 
 def test_a_collective_waits_for_others_and_is_no_compute(tmp_path):
-    events = [
-        ran("x:Add", 0, 100),
-        ran("sum:CollectiveReduceV2", 500, 900),
-        ran("y:Add", 900, 1000),
-    ]
-    profile = read(tmp_path, [(0, 1000)], a=events, b=events[:1] + events[2:])
+    first, last = ran("x:Add", 0, 100), ran("y:Add", 900, 1000)
+    collective = ran("sum:CollectiveReduceV2", 500, 900)
+    profile = read(tmp_path, a=[first, collective, last], b=[first, last])
     assert causes(profile, "a") == {(Cause.OP, "sum", ""): 400 * US}
     total = profile.devices[0].total
     assert total[DeviceUse.COMPUTE].time_ns == 200 * US
     assert total[DeviceUse.COLLECTIVE].time_ns == 400 * US
 
 
-def test_a_send_without_an_event_begins_when_its_op_ended_and_a_copied_profile_is_no_process(
+def test_a_send_without_event_begins_when_its_op_ends_and_a_copied_profile_is_none(
     tmp_path,
 ):
     profile = read(
         tmp_path,
-        [(0, 1000)],
         a=[ran("loss:Mul", 100, 150)],
         b=[arrived("loss_S9", 400), ran("z:Add", 400, 1000)],
     )
@@ -136,9 +123,7 @@ def test_a_send_without_an_event_begins_when_its_op_ended_and_a_copied_profile_i
 @pytest.mark.parametrize(("others", "source"), [(["a"], "a"), (["a", "c"], "unknown")])
 def test_a_tensor_that_no_profile_names_came_from_the_only_other_process(tmp_path, others, source):
     busy = {name: [ran("y:Add", 0, 100)] for name in others}
-    profile = read(
-        tmp_path, [(0, 1000)], b=[arrived("few_S9", 400), ran("z:Add", 400, 900)], **busy
-    )
+    profile = read(tmp_path, b=[arrived("few_S9", 400), ran("z:Add", 400, 900)], **busy)
     (route,) = profile.routes
     assert route.route == Route(source, "b", CopyKind.WORKER)
     # Nobody knows when it set out.

@@ -42,7 +42,6 @@ def test_three_steps_on_a_gpu_after_a_warm_up_by_hand(tmp_path):
             [kernel("dense/MatMul:MatMul", 3_100, 3_110)],
         ),
     )
-
     (op,) = recorded.ops
     assert (op.name, op.kind, op.on_device) == ("dense/MatMul", "MatMul", True)
     assert sorted(op.step_ns) == [40 + 10, 100, 110 + 30]
@@ -66,20 +65,13 @@ def test_without_marks_the_steps_that_xprof_derived_count_for_each_gpu(tmp_path)
         events = [event(str(i), *span, group_id=i) for i, span in enumerate(spans)]
         return Line(name="Steps", id=0xDEADBEEF + 1, events=tuple(events))
 
+    first = [kernel("a:MatMul", 0, 900), kernel("a:MatMul", 1_000, 1_010)]
+    second = [kernel("a:MatMul", 500, 990), kernel("a:MatMul", 1_500, 1_530)]
     recorded = read(
         tmp_path,
-        gpu(
-            0,
-            [kernel("a:MatMul", 0, 900), kernel("a:MatMul", 1_000, 1_010)],
-            steps((0, 1_000), (1_000, 2_000)),
-        ),
-        gpu(
-            1,
-            [kernel("a:MatMul", 500, 990), kernel("a:MatMul", 1_500, 1_530)],
-            steps((500, 1_500), (1_500, 2_500)),
-        ),
+        gpu(0, first, steps((0, 1_000), (1_000, 2_000))),
+        gpu(1, second, steps((500, 1_500), (1_500, 2_500))),
     )
-
     assert times(recorded) == {"a:MatMul": (10, 30)}
 
 
@@ -95,9 +87,8 @@ def test_without_marks_the_steps_that_xprof_derived_count_for_each_gpu(tmp_path)
     ],
 )
 def test_the_op_of_a_kernel_is_found_in_whatever_tells_it(tmp_path, stats):
-    assert times(read_gpu(tmp_path, event("gemm", 10, 20, **stats))) == {
-        "tower/MatMul:MatMul": (10,)
-    }
+    recorded = read_gpu(tmp_path, event("gemm", 10, 20, **stats))
+    assert times(recorded) == {"tower/MatMul:MatMul": (10,)}
 
 
 def test_replicas_are_samples_of_one_op_and_marks_within_marks_make_no_steps(tmp_path):
@@ -126,7 +117,6 @@ def test_copies_have_their_ends_and_are_no_work_but_within_the_card(tmp_path):
         copy("MemcpyH2D", 128, 5_000, 11),
         planes=(gpu(3),),
     )
-
     assert recorded.copies == {
         ("CPU:0", "GPU:0"): ((8, 7), (128, 11)),
         ("GPU:0", "CPU:0"): ((16, 8),),
@@ -142,10 +132,8 @@ def test_the_host_of_a_gpu_launches_kernels_and_computes_what_has_none(tmp_path)
         host(MARKS[:1], [event("a:MatMul", 0, 90), event("table:LookupTableFindV2", 200, 260)]),
         gpu(0, [kernel("a:MatMul", 10, 20)]),
     )
-    assert [(op.name, op.on_device, op.step_ns) for op in recorded.ops] == [
-        ("a", True, (10,)),
-        ("table", False, (60,)),
-    ]
+    found = [(op.name, op.on_device, op.step_ns) for op in recorded.ops]
+    assert found == [("a", True, (10,)), ("table", False, (60,))]
 
 
 def test_a_profile_without_gpus_has_the_own_times_of_ops_on_their_threads(tmp_path):
@@ -189,15 +177,8 @@ def test_gpus_of_several_hosts_are_counted_on(tmp_path):
             gpu(0, [kernel("a:MatMul", 10, 20), copy("MemcpyH2D", 8, 20, 1)]),
             gpu(1, [copy("MemcpyP2P", 8, 20, 1)]),
         )
-
-    recorded = read_recorded(tmp_path)
-
-    assert set(recorded.copies) == {
-        ("CPU:0", "GPU:0"),
-        ("GPU:1", "GPU:0"),
-        ("CPU:1", "GPU:2"),
-        ("GPU:3", "GPU:2"),
-    }
+    ends = set(read_recorded(tmp_path).copies)
+    assert ends == {("CPU:0", "GPU:0"), ("GPU:1", "GPU:0"), ("CPU:1", "GPU:2"), ("GPU:3", "GPU:2")}
 
 
 def test_a_step_that_the_profile_covers_in_part_is_left_out(tmp_path):

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from op_graphs import edge
 from recorded_profiles import copy, gpu, host, kernel, mark, write
+from sample_values import costs_of
 from summary_graphs import traced_as_tiny
 
 from placement_advisor.analysis.target_costs import TargetHardware
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.cost.table import CostBasis
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
@@ -46,13 +47,12 @@ def chain(*ops):
     return OpGraph(ops, [edge(a.name, b.name) for a, b in pairwise(ops)])
 
 
-def guesses(graph):
-    cost = OpCost(time_ns=7, basis=CostBasis.GUESSED)
-    return CostTable(costs={op.name: cost for op in graph.ops if op.role is not Role.INPUT})
-
-
-def as_text(costs):
-    return {name: f"{cost.time_ns} {cost.basis}" for name, cost in costs.costs.items()}
+def priced(graph, profile, members=None):
+    """Return the cost of each op as text, guessed as 7 ns, and what the profile covers."""
+    ops = [op.name for op in graph.ops if op.role is not Role.INPUT]
+    guesses = costs_of(dict.fromkeys(ops, 7), CostBasis.GUESSED)
+    found, coverage = recorded_costs(graph, profile, guesses, members)
+    return {name: f"{cost.time_ns} {cost.basis}" for name, cost in found.costs.items()}, coverage
 
 
 def test_costs_and_coverage_of_three_ops_by_hand():
@@ -62,19 +62,14 @@ def test_costs_and_coverage_of_three_ops_by_hand():
         op("dense/Relu", "Relu"),
         op("Softmax", "Softmax"),
     )
-
-    costs, coverage = recorded_costs(
-        graph,
-        recorded(
-            ran("dense_3/MatMul:MatMul", 100, 130, 110),
-            ran("dense_3/Relu:Relu", 20, 20, 20),
-            ran("extra:Mul", 30, 30, 40),
-            anonymous_ns=100,
-        ),
-        guesses(graph),
+    profile = recorded(
+        ran("dense_3/MatMul:MatMul", 100, 130, 110),
+        ran("dense_3/Relu:Relu", 20, 20, 20),
+        ran("extra:Mul", 30, 30, 40),
+        anonymous_ns=100,
     )
-
-    assert as_text(costs) == {
+    costs, coverage = priced(graph, profile)
+    assert costs == {
         "dense/MatMul": "110 measured",
         "dense/Relu": "20 measured",
         "Softmax": "7 guessed",
@@ -91,11 +86,9 @@ def test_costs_and_coverage_of_three_ops_by_hand():
 def test_ops_that_were_fused_into_another_are_free(kind):
     names = ("first/MatMul", "dense/MatMul", "dense/BiasAdd", "dense/Relu", "Softmax")
     graph = chain(*(op(name, name.rpartition("/")[2]) for name in names))
-
-    costs, _ = recorded_costs(graph, recorded(ran(f"dense/Relu:{kind}", 90)), guesses(graph))
-
+    costs, _ = priced(graph, recorded(ran(f"dense/Relu:{kind}", 90)))
     found = ("7 guessed", "0 measured", "0 measured", "90 measured", "7 guessed")
-    assert as_text(costs) == dict(zip(names, found, strict=True))
+    assert costs == dict(zip(names, found, strict=True))
 
 
 def test_the_gradient_of_a_bias_is_free_where_it_came_with_that_of_the_filter():
@@ -103,8 +96,8 @@ def test_the_gradient_of_a_bias_is_free_where_it_came_with_that_of_the_filter():
     ops += [op("bias", "BiasAddGrad"), op("other", "Neg")]
     graph = OpGraph(ops, [edge("ReluGrad", name) for name in ("filter", "bias", "other")])
     kernel_of_both = ran("filter:_MklNativeConv2DBackpropFilterWithBias", 90)
-    costs, _ = recorded_costs(graph, recorded(kernel_of_both), guesses(graph))
-    assert as_text(costs) == {
+    costs, _ = priced(graph, recorded(kernel_of_both))
+    assert costs == {
         "ReluGrad": "7 guessed",
         "filter": "90 measured",
         "bias": "0 measured",
@@ -116,43 +109,28 @@ def test_the_gradient_of_a_bias_is_free_where_it_came_with_that_of_the_filter():
 def test_nothing_is_free_that_was_seen_or_is_of_another_kind(kind):
     # The one MatMul before was recorded itself; there is no convolution.
     graph = chain(op("a/MatMul", "MatMul"), op("a/BiasAdd", "BiasAdd"), op("b/MatMul", "MatMul"))
-    costs, _ = recorded_costs(
-        graph, recorded(ran("a/MatMul:MatMul", 50), ran(f"b/MatMul:{kind}", 90)), guesses(graph)
-    )
-    assert as_text(costs) == {
-        "a/MatMul": "50 measured",
-        "a/BiasAdd": "7 guessed",
-        "b/MatMul": "90 measured",
-    }
+    costs, _ = priced(graph, recorded(ran("a/MatMul:MatMul", 50), ran(f"b/MatMul:{kind}", 90)))
+    assert costs == {"a/MatMul": "50 measured", "a/BiasAdd": "7 guessed", "b/MatMul": "90 measured"}
 
 
 def test_a_loop_costs_what_its_members_took():
     graph = chain(op("x", "MatMul"), op("lstm/while", "While"))
-    costs, coverage = recorded_costs(
-        graph,
-        recorded(
-            ran("lstm_4/while/body/_37/lstm_4/while/cell/MatMul:MatMul", 300),
-            ran("lstm_4/while/cond/_36/lstm_4/while/Less:Less", 20),
-        ),
-        guesses(graph),
-        {"lstm/while": {"lstm/while/cell/MatMul", "lstm/while/Less", "lstm/while/Identity"}},
+    profile = recorded(
+        ran("lstm_4/while/body/_37/lstm_4/while/cell/MatMul:MatMul", 300),
+        ran("lstm_4/while/cond/_36/lstm_4/while/Less:Less", 20),
     )
-    assert as_text(costs) == {"x": "7 guessed", "lstm/while": "320 measured"}
+    members = {"lstm/while/cell/MatMul", "lstm/while/Less", "lstm/while/Identity"}
+    costs, coverage = priced(graph, profile, {"lstm/while": members})
+    assert costs == {"x": "7 guessed", "lstm/while": "320 measured"}
     assert coverage.time_share == 1.0
 
 
 def test_host_time_counts_for_ops_without_a_gpu_kernel_alone():
     graph = chain(op("table", "LookupTableFindV2", on={"CPU"}), op("a", "Relu"), op("b", "Relu"))
-    costs, coverage = recorded_costs(
-        graph,
-        recorded(
-            ran("table:LookupTableFindV2", 60, on_device=False),
-            ran("a:Relu", 90, on_device=False),
-            ran("b:Relu", 10),
-        ),
-        guesses(graph),
-    )
-    assert as_text(costs) == {"table": "60 measured", "a": "7 guessed", "b": "10 measured"}
+    table = ran("table:LookupTableFindV2", 60, on_device=False)
+    launched = ran("a:Relu", 90, on_device=False)
+    costs, coverage = priced(graph, recorded(table, launched, ran("b:Relu", 10)))
+    assert costs == {"table": "60 measured", "a": "7 guessed", "b": "10 measured"}
     assert coverage.time_share == 1.0
 
 
@@ -161,26 +139,25 @@ def test_a_recording_of_another_model_is_refused_with_examples_of_both(other_ns,
     graph = chain(op("dense/MatMul", "MatMul"), op("dense/Relu", "Relu"))
     profile = recorded(ran("dense/Relu:Relu", 100), ran("bert/Einsum:Einsum", other_ns))
     if not is_refused:
-        recorded_costs(graph, profile, guesses(graph))
+        priced(graph, profile)
         return
     with pytest.raises(
         AdvisorError,
         match=r"only 50% of the device time in the profile log belongs to ops of the model; "
         r"in the profile are bert/Einsum:Einsum, in the model dense/MatMul",
     ):
-        recorded_costs(graph, profile, guesses(graph))
+        priced(graph, profile)
 
 
 def test_what_replicas_exchange_is_of_no_model_and_few_of_what_is_left_over_are_named():
     graph = chain(op("a", "Relu"))
     profile = recorded(ran("a:Relu", 100), ran("sgd/CollectiveReduceV2:CollectiveReduceV2", 900))
-    _, coverage = recorded_costs(graph, profile, guesses(graph))
+    _, coverage = priced(graph, profile)
     assert coverage.time_share == 1.0
     assert coverage.recorded_only == ()
-
     graph = chain(op("a", "Relu"), *(op(f"rest{i}", "Relu") for i in range(9)))
     others = [ran(f"other{i}:Relu", i) for i in range(9)]
-    _, coverage = recorded_costs(graph, recorded(ran("a:Relu", 100), *others), guesses(graph))
+    _, coverage = priced(graph, recorded(ran("a:Relu", 100), *others))
     assert coverage.recorded_only == tuple((f"other{i}:Relu", i) for i in (8, 7, 6, 5, 4))
     assert [name for name, _ in coverage.graph_only] == [f"rest{i}" for i in range(5)]
 
@@ -197,9 +174,7 @@ def test_a_link_goes_through_recorded_copies_by_hand(tmp_path):
         gpu(0, [kernel("a:Relu", 10, 20)], copies),
         gpu(1),
     )
-
     links = recorded_links(read_recorded(path))
-
     found = links["GPU:0", "GPU:1"]
     assert (found.source, found.target) == ("GPU:0", "GPU:1")
     assert found.basis is Basis.MEASURED
@@ -247,8 +222,8 @@ def logdir(tmp_path):
 
 
 def test_times_of_another_step_than_the_recorded_one_are_told(logdir):
-    costs, coverage = recorded_costs(graph_of(64), read_recorded(logdir), guesses(graph_of(64)))
-    assert as_text(costs) == {"product": "490 measured"}
+    costs, coverage = priced(graph_of(64), read_recorded(logdir))
+    assert costs == {"product": "490 measured"}
     assert (coverage.time_share, coverage.op_share) == (1.0, 1.0)
     assert len(notes_of(logdir, graph_of(64))) == 1
     graph_of(64).save(logdir / "graph.json.gz")
@@ -292,9 +267,7 @@ def test_a_model_that_was_built_as_the_second_of_its_process_by_hand():
         "AssignVariableOp:AssignVariableOp": "AssignVariableOp:AssignVariableOp",
     }
     ran = [f"StatefulPartitionedCall/{op}" for op in pairs.values()]
-
     found = same([*pairs, "functional_1/dense_1_1/MatMul:MatMul"], [*ran, "optional:Optional"])
-
     assert found == dict(zip(ran, [op.partition(":")[0] for op in pairs], strict=True))
 
 

@@ -118,9 +118,7 @@ def one_step(profiles, start_ns, end_ns):
 
 def test_one_step_of_two_workers_by_hand(profiles):
     one_step(profiles, 0, 1_000)
-
     profile = profiles.read(planned("a"))
-
     assert profile.step_ns == (1_000,)
     # Worker 0: 200 + 100; worker 1: 50 + 200. The send is no compute.
     assert profile.compute_ns == {WORKER_0: 300, WORKER_1: 250}
@@ -165,9 +163,7 @@ def test_ops_that_run_at_once_or_inline_count_once(profiles):
     profiles.add(WORKER_0, "outer:Call", 100, 400)
     profiles.add(WORKER_0, "after:Add", 400, 410)
     profiles.add(WORKER_0, "beside:Mul", 350, 500, thread="tf_GrpcWorkerEnvQueues/2")
-
     profile = profiles.read()
-
     assert profile.compute_ns[WORKER_0] == 500 - 100
     assert profile.op_ns == {
         # From 350 to 400 outer shares the core with beside, from 400 to 410 after does.
@@ -198,7 +194,7 @@ def test_receives_and_what_runs_outside_of_steps_or_is_no_op_count_as_no_compute
         (0, 4_100, (1_000, 1_200, 1_100)),  # It begins and ends with the steps.
     ],
 )
-def test_steps_that_a_worker_profiled_in_part_or_did_nothing_in_are_skipped(
+def test_steps_without_a_whole_profile_or_without_work_are_skipped(
     profiles, start_ns, stop_ns, expected
 ):
     one_step(profiles, 0, 1_000)
@@ -207,7 +203,6 @@ def test_steps_that_a_worker_profiled_in_part_or_did_nothing_in_are_skipped(
     profiles.step(2_300, 2_400)
     profiles.starts_ns[WORKER_1] = start_ns
     profiles.stops_ns[WORKER_1] = stop_ns
-
     assert profiles.read(planned("a")).step_ns == expected
 
 
@@ -225,49 +220,49 @@ def test_a_profile_without_steps_or_work_or_planned_copies_is_refused(profiles):
 
 
 @pytest.fixture
-def computing_profiles(profiles):
+def computing(profiles):
     """One step of 1000 ns in which worker 1 computes from 300 to 400."""
     profiles.step(0, 1_000)
     profiles.add(WORKER_1, "z:MatMul", 300, 400)
     return profiles
 
 
-def test_a_copy_that_seems_to_arrive_before_it_was_sent_takes_no_time(computing_profiles):
-    computing_profiles.copy("x", 200, 190)
+def test_a_copy_that_seems_to_arrive_before_it_was_sent_takes_no_time(computing):
+    computing.copy("x", 200, 190)
     # No receive: this is no arrival.
-    computing_profiles.arrival(WORKER_1, "x_recv", 150, kernel="If")
-    (total,) = computing_profiles.read(planned("x")).transfers
+    computing.arrival(WORKER_1, "x_recv", 150, kernel="If")
+    (total,) = computing.read(planned("x")).transfers
     assert (total.count, total.time_ns, total.exposed_ns) == (1, 0, 0)
 
 
-def test_a_size_that_is_not_known_leaves_the_sum_unknown_and_a_control_edge_has_no_bytes(
-    computing_profiles,
+def test_an_unknown_size_leaves_the_sum_unknown_and_a_control_edge_has_no_bytes(
+    computing,
 ):
-    computing_profiles.copy("x", 100, 200)
-    computing_profiles.copy("y", 100, 200)
-    (unknown,) = computing_profiles.read(planned("x"), planned("y", size_bytes=None)).transfers
+    computing.copy("x", 100, 200)
+    computing.copy("y", 100, 200)
+    (unknown,) = computing.read(planned("x"), planned("y", size_bytes=None)).transfers
     assert unknown.size_bytes is None
-    profile = computing_profiles.read(planned("x", port=-1, size_bytes=None))
+    profile = computing.read(planned("x", port=-1, size_bytes=None))
     assert (profile.transfers[0].count, profile.transfers[0].size_bytes) == (1, 0)
     assert profile.timeline[0].name == "^x"
 
 
 def test_a_copy_whose_send_was_too_cheap_to_be_seen_starts_where_its_tensor_was_made(
-    computing_profiles,
+    computing,
 ):
-    computing_profiles.add(WORKER_0, "x:MatMul", 40, 100)
-    computing_profiles.arrival(WORKER_1, "x_recv", 250)
-    computing_profiles.arrival(WORKER_1, "y_recv", 500)
-    (total,) = computing_profiles.read(planned("x"), planned("y")).transfers
+    computing.add(WORKER_0, "x:MatMul", 40, 100)
+    computing.arrival(WORKER_1, "x_recv", 250)
+    computing.arrival(WORKER_1, "y_recv", 500)
+    (total,) = computing.read(planned("x"), planned("y")).transfers
     # What made y was not seen either: the copy counts, but takes no time.
     assert (total.count, total.size_bytes, total.time_ns) == (2, 128, 250 - 100)
 
 
-def test_repeated_sends_meet_their_arrivals_in_order(computing_profiles):
+def test_repeated_sends_meet_their_arrivals_in_order(computing):
     for thread, sent_ns, arrived_ns in (("one", 500, 530), ("two", 100, 120)):
-        computing_profiles.add(WORKER_0, "x_send:_Send", sent_ns, sent_ns + 1, thread=thread)
-        computing_profiles.arrival(WORKER_1, "x_recv", arrived_ns)
-    (total,) = computing_profiles.read(planned("x")).transfers
+        computing.add(WORKER_0, "x_send:_Send", sent_ns, sent_ns + 1, thread=thread)
+        computing.arrival(WORKER_1, "x_recv", arrived_ns)
+    (total,) = computing.read(planned("x")).transfers
     assert (total.count, total.time_ns) == (2, 30 + 20)
 
 
@@ -279,9 +274,7 @@ def test_a_collective_is_a_copy_from_the_device_before_it_in_the_ring(profiles):
         profiles.add(worker, "update:AssignSub", 600, 700)
     # Under way in another thread, an op hides a part of it.
     profiles.add(WORKER_0, "other:MatMul", 300, 350, thread="tf_Compute/2")
-
     profile = profiles.read(exchanged={"sum": 48})
-
     assert profile.transfers == (
         copied(WORKER_0, WORKER_1, 48, 350, 350),
         copied(WORKER_1, WORKER_0, 48, 400, 350),
@@ -309,11 +302,8 @@ def test_a_collective_of_unknown_size_leaves_the_bytes_open_and_none_copies_noth
 def copies_of_a_model(profiles, late_ns):
     """Three steps of two processes, of which the second goes through each of them later."""
     for start_ns in (0, 1_000, 2_000):
-        for process, begin_ns in (
-            (CLIENT, start_ns),
-            (WORKER_0, start_ns),
-            (WORKER_1, start_ns + late_ns),
-        ):
+        begins = {CLIENT: start_ns, WORKER_0: start_ns, WORKER_1: start_ns + late_ns}
+        for process, begin_ns in begins.items():
             profiles.step(begin_ns, begin_ns + 1_000, of=process)
             if process != CLIENT:
                 profiles.add(process, "a:MatMul", begin_ns + 5, begin_ns + 505)
@@ -323,7 +313,6 @@ def copies_of_a_model(profiles, late_ns):
 
 def test_copies_of_a_model_go_through_steps_at_times_of_their_own(profiles):
     copies_of_a_model(profiles, late_ns=200)
-
     profile = profiles.read()
 
     # From the begin of the first to the end of the second; each does its work within its own.
@@ -359,10 +348,8 @@ def test_waits_for_copies_from_several_devices_count_once(profiles):
     profiles.arrival(WORKER_1, "x_recv", 600)
     profiles.arrival(WORKER_1, "y_recv", 700)
     profiles.write(CLIENT, *three)
-
     other = planned("y", source="worker:2")
     profile = read_worker_steps(three, profiles.file(CLIENT), (planned("x"), other))
-
     assert [total.exposed_ns for total in profile.transfers] == [500, 500]
     assert profile.exposed_by_device == {WORKER_0: 0, WORKER_1: 600, "worker:2": 0}
     assert profile.exposed_ns == 600
@@ -406,9 +393,7 @@ def test_steps_of_two_machines_are_as_if_they_had_one_clock(profiles):
     # From pings the second machine seems to be ahead by 400 more than it is: copies would arrive
     # 200 before they were sent. They take 200, so it cannot be more than 200 ahead.
     clocks = HostClocks(host_of={WORKER_1: "b"}, ranges=known_to(b=(201, 1_000)))
-
     apart = profiles.read(planned("a"), clocks=clocks)
-
     (found,) = apart.clocks.values()
     # Drift within some microseconds counts as 1, for copies and for the profile.
     assert (found.low_ns, found.high_ns) == (SKEW_NS - 202, SKEW_NS + 202)
@@ -469,7 +454,6 @@ def test_copies_of_a_model_on_two_machines_are_aligned_by_what_they_exchange(pro
         "b": ClockRange(low_ns=-SKEW_NS - 600, high_ns=-SKEW_NS + 700),
     }
     clocks = HostClocks(host_of={WORKER_0: "a", WORKER_1: "b"}, ranges=ranges, client=WORKER_0)
-
     apart = profiles.read(clocks=clocks)
 
     # The second copy joins at 705 what the first leaves at 900; 505 and 1100 the other way around.

@@ -2,7 +2,7 @@
 
 import os
 import queue
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from command_runs import HANGS_AFTER_S
@@ -31,23 +31,13 @@ def pipes():
 
 def test_a_stream_that_is_stopped_neither_waits_for_bytes_nor_for_room(pipes):
     first, _ = pipes
-    ended = []
-
-    def read():
-        ended.append(first.read(None))
-
-    def write():
-        with pytest.raises(BrokenPipeError):
-            first.write(bytes(1_000_000))
-        ended.append(b"written")
-
-    threads = [threading.Thread(target=run) for run in (read, write)]
-    for thread in threads:
-        thread.start()
-    first.stop()
-    for thread in threads:
-        thread.join()
-    assert sorted(ended) == [b"", b"written"]
+    with ThreadPoolExecutor() as threads:
+        reading = threads.submit(first.read, None)
+        writing = threads.submit(first.write, bytes(1_000_000))
+        first.stop()
+    assert reading.result() == b""
+    with pytest.raises(BrokenPipeError):
+        writing.result()
     for stream in pipes:
         stream.close()
 
@@ -112,13 +102,6 @@ class Side:
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    """Silence that does not take a test's time, and is long for a busy machine all the same."""
-    monkeypatch.setattr(conversation, "HEARTBEAT_S", 0.1)
-    monkeypatch.setattr(conversation, "SILENCE_S", 2.0)
-
-
-@pytest.fixture
 def sides(pipes):
     command = Side(pipes[0], (COMMAND_MARK, WORKER_MARK), None)
     worker = Side(pipes[1], (WORKER_MARK, COMMAND_MARK), None)
@@ -159,7 +142,7 @@ def test_what_is_said_before_the_end_arrives(sides):
     assert worker.ended.empty()
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("soon_silent")
 def test_sides_that_have_nothing_to_say_are_not_silent(sides):
     command, worker = sides
     with pytest.raises(queue.Empty):
@@ -167,7 +150,7 @@ def test_sides_that_have_nothing_to_say_are_not_silent(sides):
     assert command.ended.empty()
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("soon_silent")
 def test_the_other_side_may_take_its_time_to_begin_and_not_to_go_on(other):
     side, bytes_of_other = other
     with pytest.raises(queue.Empty):
@@ -177,7 +160,7 @@ def test_the_other_side_may_take_its_time_to_begin_and_not_to_go_on(other):
     assert side.conversation.skipped == "Welcome!"
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("soon_silent")
 def test_every_byte_of_a_long_message_tells_that_the_other_side_lives(other):
     side, bytes_of_other = other
     message = framed(b'"' + b"x" * 8 + b'"')

@@ -19,7 +19,7 @@ from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.machine.clock_range import range_of_pings
 from placement_advisor.machine.this_machine import usable_cores
 from placement_advisor.processes.calls import FailureCause
-from placement_advisor.remote_hosts import conversation, remote_host
+from placement_advisor.remote_hosts import remote_host
 from placement_advisor.remote_hosts.conversation import COMMAND_MARK, encode, framed
 from placement_advisor.remote_hosts.host_files import HostLostError
 from placement_advisor.remote_hosts.remote_host import LaunchedService, open_hosts
@@ -27,13 +27,6 @@ from placement_advisor.remote_hosts.remote_host import LaunchedService, open_hos
 # The service's own process and what it starts is out of reach of whoever ends the launcher, as that
 # of another host is.
 ELSEWHERE = "setsid --wait"
-
-
-@pytest.fixture
-def soon_silent(monkeypatch):
-    """Silence on this side that does not take a test's time."""
-    monkeypatch.setattr(conversation, "HEARTBEAT_S", 0.2)
-    monkeypatch.setattr(conversation, "SILENCE_S", 2.0)
 
 
 def test_a_host_says_what_it_is(host):
@@ -198,17 +191,14 @@ def test_a_second_analysis_is_told_who_uses_the_host(tmp_path):
         pass
 
 
+ADVISOR = f"this machine placement-advisor {__version__}"
 TENSORFLOW = f"this machine TensorFlow {version('tensorflow')}"
 
 
 @pytest.mark.parametrize(
     ("package", "there", "problem"),
     [
-        (
-            "advisor",
-            "0.0.9",
-            f"placement-advisor 0.0.9, this machine placement-advisor {__version__}",
-        ),
+        ("advisor", "0.0.9", f"placement-advisor 0.0.9, {ADVISOR}"),
         ("tensorflow", "2.18.0", f"TensorFlow 2.18.0, {TENSORFLOW}"),
         ("tensorflow", None, f"no TensorFlow, {TENSORFLOW}"),
     ],
@@ -247,9 +237,7 @@ WAITS = "bash -c 'printf Password: >&2; sleep 600'"
         ),
     ],
 )
-def test_a_launcher_that_starts_no_worker_is_given_up_and_shown(
-    tmp_path, monkeypatch, launch, start, end, hint
-):
+def test_a_launcher_that_starts_no_worker_is_shown(tmp_path, monkeypatch, launch, start, end, hint):
     monkeypatch.setattr(remote_host, "START_LIMIT_S", 2.0)
     with environment(tmp_path) as mark:
         with pytest.raises(TestbedError) as raised, open_hosts(["b"], launch=launch):
@@ -280,10 +268,8 @@ def test_what_is_no_launcher_is_refused(launch, problem):
 def test_one_host_that_does_not_start_ends_the_others(tmp_path):
     launch = f"bash -c '[ {{host}} = a ] && exec \"$@\"' -- {LAUNCH}"
     with environment(tmp_path) as mark:
-        with (
-            pytest.raises(TestbedError, match="host b has no worker"),
-            open_hosts(["a", "b"], launch=launch),
-        ):
+        both = open_hosts(["a", "b"], launch=launch)
+        with pytest.raises(TestbedError, match="host b has no worker"), both:
             pass
         assert wait_until(lambda: not processes_marked(mark), 10.0)
 

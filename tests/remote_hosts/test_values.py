@@ -5,6 +5,7 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recorded_profiles import crossing
 
 from placement_advisor.cost.collectives import CollectiveTimes
 from placement_advisor.errors import AdvisorError, TestbedError
@@ -13,7 +14,6 @@ from placement_advisor.machine.nvidia import Connection, Gpu, GpuPair, Gpus
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.machine.this_machine import OtherWork, Slot
 from placement_advisor.processes.calls import CallFailure, FailureCause
-from placement_advisor.profile.worker_steps import PlannedCopy
 from placement_advisor.remote_hosts import conversation
 from placement_advisor.remote_hosts.conversation import decode, encode
 from placement_advisor.remote_hosts.host_facts import NetworkPlace, WayTried
@@ -26,15 +26,7 @@ FAILURE = CallFailure(
     child_ended=True,
     stack=(("model.py", 3),),
 )
-CROSSING = PlannedCopy(
-    send_node="a/_1",
-    recv_node="a/_2",
-    producer="a",
-    port=0,
-    source="a:0",
-    target="b:0",
-    size_bytes=None,
-)
+CROSSING = crossing("a", "a:0", "b:0", size_bytes=None)
 
 simple = (
     st.none()

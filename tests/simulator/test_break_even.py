@@ -26,10 +26,8 @@ def input_op(name, size_bytes):
 TOWERS = OpGraph(
     [input_op("x", 400), op("left", 40), op("right", 40), op("join", 4)],
     [
-        edge("x", "left", 400),
-        edge("x", "right", 400),
-        edge("left", "join", 40),
-        edge("right", "join", 40),
+        *(edge("x", side, 400) for side in ("left", "right")),
+        *(edge(side, "join", 40) for side in ("left", "right")),
     ],
 )
 TOWER_COSTS = price({"left": 1_000, "right": 1_000, "join": 0})
@@ -96,9 +94,8 @@ def test_the_break_even_of_each_axis_by_hand():
     wins, loses = crossing(towers(pair(latency_ns=50, bytes_per_ns=0.1)).bandwidth)
     assert loses <= 440 / 840 * 1e9 < wins < 1.01 * loses
     # A faster link wins today; the least at which it would is the same.
-    assert crossing(towers(pair(latency_ns=50, bytes_per_ns=2.0)).bandwidth)[0] == pytest.approx(
-        wins, rel=0.011
-    )
+    faster = towers(pair(latency_ns=50, bytes_per_ns=2.0)).bandwidth
+    assert crossing(faster)[0] == pytest.approx(wins, rel=0.011)
     # 1,000 + 440 + twice the latency, below 1,940: less than 250
     wins, loses = crossing(towers(pair(latency_ns=10)).latency)
     assert wins < 250 <= loses <= 1.02 * wins
@@ -141,9 +138,8 @@ def test_todays_value_is_among_the_points_and_has_todays_ratio():
         assert sweep.here in sweep.points
         # (1,000 + 440 + 20) / 2,000
         assert sweep.here.best.ratio == 0.73
-        assert [point.value for point in sweep.points] == sorted(
-            {point.value for point in sweep.points}
-        )
+        values = [point.value for point in sweep.points]
+        assert values == sorted(set(values))
 
 
 def test_a_split_wins_nowhere_throughout_or_from_some_value_on():

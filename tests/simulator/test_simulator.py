@@ -31,7 +31,7 @@ from placement_advisor.measurement.invariants import schedule_violations
 from placement_advisor.simulator.arrays import Repetition
 
 
-def chain_of_three(*devices, costs=MappingProxyType({"x": 10, "y": 10, "z": 10}), **cluster):
+def chained(*devices, costs=MappingProxyType({"x": 10, "y": 10, "z": 10}), **cluster):
     """x (10 ns, 100 bytes) read by y (10 ns) and z (10 ns)."""
     graph = OpGraph([op("x", 100), op("y"), op("z")], [edge("x", "y", 100), edge("x", "z", 100)])
     placement = place(dict(zip("xyz", devices, strict=True)))
@@ -89,7 +89,6 @@ HELD = placed(
     pair(launch_overhead_ns=3),
 )
 
-
 STEPS = {
     # src 50, transfer 10 + 100, right 100, transfer 10 + 100, sink 20; left runs meanwhile.
     "a diamond": (diamond(), 50 + 110 + 100 + 110 + 20),
@@ -98,14 +97,8 @@ STEPS = {
         wired({"x": X, "busy": BUSY, "y": Y}, "x -> y", pair(work=HALF_EACH)),
         1_000 + 55 + 10,
     ),
-    "a copy engine hides the copy behind it": (
-        wired({"x": X, "busy": BUSY, "y": Y}, "x -> y"),
-        1_000 + 10,
-    ),
-    "a tensor with two readers on one device crosses once": (
-        chain_of_three("a", "b", "b"),
-        10 + 110 + 10 + 10,
-    ),
+    "a copy engine hides the copy": (wired({"x": X, "busy": BUSY, "y": Y}, "x -> y"), 1_000 + 10),
+    "what two on a device read crosses once": (chained(*"abb"), 10 + 110 + 10 + 10),
     # Bytes queue on the link, latencies do not.
     "ports and control signals cross separately": (
         wired({"x": ("a", 10, 100, 30), "y": Y}, "x -> y, x:1 -> y, ^x -> y"),
@@ -120,7 +113,7 @@ STEPS = {
         10 + 10 + 10,
     ),
     "launches and the step have overheads": (
-        chain_of_three(*"aaa", launch_overhead_ns=3, dispatch=Dispatch(step_overhead_ns=1_000)),
+        chained(*"aaa", launch_overhead_ns=3, dispatch=Dispatch(step_overhead_ns=1_000)),
         3 * (10 + 3) + 1_000,
     ),
     # What leaves the device leaves it at its end, 14 ns long, and has a launch there.
@@ -128,7 +121,7 @@ STEPS = {
     "short ops are bound by their launches": (chain_launched_ahead(1, 1, 1), 10 + 14 + 3 + 1),
     "what has no cost is free and has no launch": (HELD, 13),
     "sending that takes longer than the link makes the copy longer": (
-        chain_of_three("a", "b", "b").with_links(sender=CopyWork(per_copy_ns=500)),
+        chained("a", "b", "b").with_links(sender=CopyWork(per_copy_ns=500)),
         10 + 500 + 10 + 10,
     ),
     # Two further devices are in use; the fourth is not.
@@ -157,7 +150,7 @@ STEPS = {
         10 + 40 + 110 + 10,
     ),
     "an op costs what it costs where it runs": (
-        replace(chain_of_three("a", "b", "b"), costs_on={"b": price({"y": 500, "z": 70})}),
+        replace(chained("a", "b", "b"), costs_on={"b": price({"y": 500, "z": 70})}),
         10 + 110 + 500 + 70,
     ),
     # The second kernel runs from 23 to 53, the copy is under way from 23 to 37.
@@ -182,10 +175,8 @@ def test_a_step_takes_what_is_counted_by_hand(name):
 def test_copies_exposed_times_and_copy_work_of_a_diamond_by_hand():
     schedule = diamond().simulate()
     assert schedule.compute_ns == {"a": 50 + 80 + 20, "b": 100}
-    assert [(t.producer, t.target, t.start_ns, t.end_ns) for t in schedule.transfers] == [
-        ("src", "b", 50, 160),
-        ("right", "a", 260, 370),
-    ]
+    copies = [(t.producer, t.target, t.start_ns, t.end_ns) for t in schedule.transfers]
+    assert copies == [("src", "b", 50, 160), ("right", "a", 260, 370)]
     # b waits for all of the first transfer; left ended at 130, so a waits for all of the second.
     assert schedule.exposed_by_device == {"a": 110, "b": 110}
     assert (schedule.exposed_ns, schedule.carried.amount) == (110, 200)
@@ -207,23 +198,15 @@ def test_bytes_of_unknown_size_are_counted_and_a_signal_beside_does_not_make_the
 @pytest.mark.parametrize(
     ("step", "error", "message"),
     [
-        (
-            chain_of_three(*"aaa", costs={"x": 10, "z": 10}),
-            ValueError,
-            r"op 'y' \(MatMul\) has no cost",
-        ),
+        (chained(*"aaa", costs={"x": 10, "z": 10}), ValueError, r"op 'y' \(MatMul\) has no cost"),
         # What b would take for x is not asked for where x is not.
+        (replace(chained(*"bbb"), costs_on={"b": price({"y": 500, "z": 70})}), ValueError, "'x'"),
         (
-            replace(chain_of_three(*"bbb"), costs_on={"b": price({"y": 500, "z": 70})}),
-            ValueError,
-            "'x'",
-        ),
-        (
-            replace(chain_of_three(*"abb"), cluster=replace(pair(), links=())),
+            replace(chained(*"abb"), cluster=replace(pair(), links=())),
             PlacementError,
             "no link from 'a' to 'b'",
         ),
-        (chain_of_three("a", "a", "elsewhere"), PlacementError, "'z'"),
+        (chained("a", "a", "elsewhere"), PlacementError, "'z'"),
     ],
 )
 def test_a_step_that_cannot_be_simulated_is_refused(step, error, message):

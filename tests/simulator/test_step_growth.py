@@ -74,11 +74,7 @@ def test_what_is_more_for_each_sample_takes_and_is_worth_more_by_hand():
     assert step.step_ns(split, BATCH) == expected
 
 
-@given(
-    st.lists(st.integers(0, 10_000), min_size=3, max_size=3),
-    st.integers(1, 64),
-    st.integers(1, 4_096),
-)
+@given(st.tuples(*[st.integers(0, 10_000)] * 3), st.integers(1, 64), st.integers(1, 4_096))
 def test_any_square_is_found_again(parts, batch, samples):
     def amount(n):
         return parts[0] + parts[1] * n + parts[2] * n**2

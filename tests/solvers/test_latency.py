@@ -31,7 +31,6 @@ def two_chains(op_ns=100):
 
 def test_two_chains_that_nothing_joins_go_to_two_devices():
     found = search(two_chains())
-
     assert found.step_ns == 1_200
     device_of = found.placement.device_of
     assert {device_of[f"left{i}"] for i in range(12)} == {device_of["left0"]}
@@ -41,9 +40,7 @@ def test_two_chains_that_nothing_joins_go_to_two_devices():
 def test_the_best_of_all_placements_of_a_diamond_is_found():
     step = diamond(latency_ns=1, bytes_per_ns=100.0)
     all_ns = [step.simulator().step_ns_at(where) for where in step.placements()]
-
     found = search(step)
-
     assert found.step_ns == min(all_ns) < 250
     assert found.stopped_by is Stop.PROOF
     assert found.tried == 1 + len(all_ns)
@@ -52,21 +49,17 @@ def test_the_best_of_all_placements_of_a_diamond_is_found():
 def test_two_thousand_ops_are_searched():
     names = [str(i) for i in range(2_000)]
     graph = OpGraph([op(name, 8) for name in names], [])
-
     found = search(placed(graph, dict.fromkeys(names, "a"), dict.fromkeys(names, 10)))
-
     assert found.stopped_by is Stop.EFFORT
     assert 10_000 <= found.step_ns < 20_000
 
 
 def test_effort_is_spent_as_asked_and_the_clock_cuts_the_search():
     found = search(two_chains(), effort=Effort(units=0.05))
-
     assert 0.05 <= found.units < 0.06
     assert found.tried > 100
     assert found.stopped_by is Stop.EFFORT
     found = search(two_chains(), effort=Effort(units=1e6, time_limit_s=0.5))
-
     assert found.stopped_by is Stop.CLOCK
     assert found.units < 1e6
     assert found.step_ns == two_chains().simulator().step_ns(found.placement) <= 2_400
@@ -87,9 +80,7 @@ def test_what_is_computed_for_updates_alone_is_state():
         for name, role in roles.items()
     )
     graph = OpGraph(ops, [edge(*each.split(), 8) for each in ends])
-
     keys = state_apart(graph, graph.ops, dict.fromkeys([*roles][:-1], "layer"))
-
     state = {name for name, key in keys.items() if key == ("layer", True)}
     assert state == {"v", "read", "gradient", "update"}
     assert keys["forward"] == keys["backward"] == ("layer", False)
@@ -116,9 +107,7 @@ def test_what_does_not_fit_one_device_is_parted_though_that_takes_longer():
     )
     everywhere = dict.fromkeys(["v", "w", "first", "second"], "a")
     cluster = of_memory(1_000, latency_ns=500)
-
     found = search(placed(graph, everywhere, {"first": 10, "second": 10}, cluster))
-
     assert found.excess_bytes == 0
     assert found.placement.device_of["v"] != found.placement.device_of["w"]
     assert found.step_ns > 500
@@ -126,7 +115,6 @@ def test_what_does_not_fit_one_device_is_parted_though_that_takes_longer():
 
 def test_what_fits_nowhere_is_said_to_lack_memory():
     step = placed(OpGraph([variable("v")], []), {"v": "a"}, {}, of_memory(500))
-
     assert search(step).excess_bytes == 100
 
 
@@ -136,9 +124,7 @@ def test_no_search_is_worse_than_its_starts_or_differs_when_repeated(step):
     assume(step.placement.device_of)
     effort = Effort(units=0.02, seed=3)
     starts = step.placement, step.on_one_device().placement
-
     found = search(step, *starts, effort=effort)
-
     assert found.step_ns <= min(step.simulator().step_ns(start) for start in starts)
     assert found.step_ns == step.simulator().step_ns(found.placement)
     assert search(step, *starts, effort=effort) == found
@@ -146,19 +132,6 @@ def test_no_search_is_worse_than_its_starts_or_differs_when_repeated(step):
 
 
 _TIME = st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.25, 7.0])
-
-
-def chain(*work, copy_time=1.0, devices=2):
-    """Return ops that each read the one before, on devices that are alike."""
-    count = len(work)
-    return StageProblem(
-        ops=tuple(f"op{i}" for i in range(count)),
-        edges=tuple((i, i + 1) for i in range(count - 1)),
-        copy_time=(copy_time,) * count,
-        size_bytes=(1,) * count,
-        groups=tuple((i,) for i in range(count)),
-        pools=(Pool(devices=tuple(f"d{i}" for i in range(devices)), work=work),),
-    )
 
 
 @st.composite
@@ -231,7 +204,14 @@ def best_by_trying(problem):
 
 def test_a_chain_is_cut_where_the_larger_load_is_least():
     # 2, 3 | 6 with a tensor of 1 that both pay for: 6 and 7.
-    problem = chain(2.0, 3.0, 6.0)
+    problem = StageProblem(
+        ops=("first", "second", "third"),
+        edges=((0, 1), (1, 2)),
+        copy_time=(1.0, 1.0, 1.0),
+        size_bytes=(1, 1, 1),
+        groups=((0,), (1,), (2,)),
+        pools=(Pool(devices=("d0", "d1"), work=(2.0, 3.0, 6.0)),),
+    )
     assert best_stages(problem) == ("d0", "d0", "d1")
     assert largest_load(problem, ("d0", "d0", "d1")) == 7.0
 

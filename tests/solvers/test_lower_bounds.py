@@ -39,21 +39,11 @@ from placement_advisor.solvers.lower_bounds import (
 STEPS, STEPS_AT_NIGHT = 300, 8_000
 
 
-def numbers(step):
-    return Step(step.simulator())
-
-
-def bound(step):
-    return bound_step(step.simulator())
-
-
 def test_the_path_and_the_work_of_a_diamond_by_hand():
-    path = longest_path(numbers(diamond()))
-
+    path = longest_path(Step(diamond().simulator()))
     assert path.value_ns == 50 + 100 + 20
     assert path.reason == "critical path: 3 ops need one another in turn, 170 ns"
-    work = shared_work(numbers(diamond()))
-
+    work = shared_work(Step(diamond().simulator()))
     assert work.value_ns == (50 + 80 + 100 + 20) / 2
     assert work.reason == "work: all ops, shared out evenly, keep the devices busy for 125 ns"
 
@@ -61,9 +51,7 @@ def test_the_path_and_the_work_of_a_diamond_by_hand():
 def test_an_op_that_costs_more_to_send_to_than_it_takes_stays_with_the_root():
     # Each of the five ops takes 8 ns; to leave the root's device costs that 9 ns of sending.
     step = star(5, op_ns=8, work=CopyWork(per_copy_ns=9))
-
-    cut = root_cut(numbers(step))
-
+    cut = root_cut(Step(step.simulator()))
     assert cut.value_ns == 10 + 5 * 8
     assert cut.reason.startswith("copies: the device that holds root is busy for 50 ns; ")
 
@@ -83,32 +71,27 @@ def fastest(step):
 
 def test_a_small_step_is_bounded_by_its_best_placement():
     _, split_ns = fastest(diamond())
-    found = bound(diamond())
-
+    found = bound_step(diamond().simulator())
     assert found.split_ns == split_ns
     assert found.reason == f"all 14 placements were simulated, the fastest takes {split_ns} ns"
 
 
 def test_a_step_with_too_many_placements_is_not_tried_in_full():
     step = star(15, op_ns=1, work=HALF_EACH)
-
     assert len(step.graph) == 16
     assert MAX_PLACEMENTS < 2**16
-    assert every_placement(numbers(step), step.simulator()) is None
+    assert every_placement(Step(step.simulator()), step.simulator()) is None
 
 
 def test_a_step_without_ops_has_a_bound():
-    empty = wired({}, "")
-
-    assert bound(empty).step_ns == 0
+    assert bound_step(wired({}, "").simulator()).step_ns == 0
 
 
 @given(placed_steps(hosts=True))
 def test_no_placement_of_a_larger_step_beats_what_an_argument_says(step):
-    found = bound(step)
+    found = bound_step(step.simulator())
     step_ns = step.simulate().step_ns
     used = set(step.placement.device_of.values())
-
     assume(used)
     assert step_ns >= found.step_ns
     assert step_ns >= (found.alone_ns[used.pop()] if len(used) == 1 else found.split_ns)
@@ -162,7 +145,8 @@ def test_no_argument_says_more_than_the_fastest_placement_and_each_says_what_it_
     exact = set()
     for seed in seeds:
         small = small_step(seed)
-        step, told, (alone_ns, split_ns) = numbers(small), bound(small), fastest(small)
+        simulator = small.simulator()
+        step, told, (alone_ns, split_ns) = Step(simulator), bound_step(simulator), fastest(small)
         path, work, cut = longest_path(step), shared_work(step), root_cut(step)
         for name, step_ns in alone_ns.items():
             assert told.alone_ns[name] <= step_ns, f"step {seed} on {name} alone"
@@ -207,16 +191,13 @@ def test_the_weights_of_uneven_devices_come_near_to_the_best(seed):
     for name in sorted(names, key=lambda name: b_ns[name] / a_ns[name]):
         part = min(1.0, max(0.0, (on_a - on_b) / (a_ns[name] + b_ns[name])))
         on_a, on_b = on_a - part * a_ns[name], on_b + part * b_ns[name]
-    assert 0.99 * on_a <= shared_work(numbers(step)).value_ns <= on_a + 1
-
-
-def sensitivity(step, doubt):
-    return Sensitivity(step.simulator(), step.on_one_device().placement, doubt)
+    assert 0.99 * on_a <= shared_work(Step(step.simulator())).value_ns <= on_a + 1
 
 
 def least(step, **doubt):
     wrong = CostUncertainty(**{"copies": 1.0, "launches": 1.0, "ops": 1.0} | doubt)
-    return least_ratio_if_wrong(sensitivity(step, wrong))
+    alone = step.on_one_device().placement
+    return least_ratio_if_wrong(Sensitivity(step.simulator(), alone, wrong))
 
 
 def test_a_proof_by_copies_holds_as_long_as_they_cost_more_than_the_op_by_hand():
@@ -242,7 +223,6 @@ def test_what_the_ops_of_a_split_may_take_less_comes_off_by_hand():
 
 def test_what_all_ops_may_take_less_on_a_device_unlike_the_first_comes_off_by_hand():
     step = replace(chain(pair()), costs_on={"b": price({"one": 40, "two": 40})})
-
     assert least(step, ops=1.25) == pytest.approx(80 / 1.25 / 200)
 
 
@@ -254,7 +234,6 @@ def test_what_all_ops_may_take_less_on_a_device_unlike_the_first_comes_off_by_ha
 def test_a_device_is_not_like_the_first_only_because_ops_cost_the_same(second):
     like = pair()
     unlike = replace(like, devices=(like.devices[0], second))
-
     assert least(chain(like), ops=1.01) == 1.0
     assert least(chain(unlike), ops=1.01) == pytest.approx(200 / 1.01 / 200)
 
@@ -276,7 +255,7 @@ def test_costs_may_also_be_right():
 def test_no_split_is_below_it_however_wrong_costs_are_within_the_doubt(step):
     assume(2 <= len(step.graph.placed_ops) <= 5)
     wrong = CostUncertainty(copies=2.0, launches=1.5, ops=1.1, may_hide_launches=True)
-    known = sensitivity(step, wrong)
+    known = Sensitivity(step.simulator(), step.on_one_device().placement, wrong)
     limit = least_ratio_if_wrong(known)
     names = [each.name for each in step.graph.placed_ops]
     devices = step.cluster.device_names()

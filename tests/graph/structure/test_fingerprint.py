@@ -23,13 +23,6 @@ def with_ops(graph, **changed):
     return sized([changed.get(each.name, each) for each in graph.ops], graph.edges)
 
 
-def fork(*edges):
-    """Return a cheap and a dear op that read the same, and one that reads both."""
-    ops = [op("in"), op("cheap")._replace(kind="Relu"), op("dear"), op("out")]
-    return OpGraph(ops, edges or [edge("in", "cheap"), edge("in", "dear"), edge("cheap", "out"),
-                                  edge("dear", "out")])  # fmt: skip
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -69,15 +62,10 @@ def test_control_edges_and_copies_of_constants_do_not_count():
     shared = OpGraph(
         [*CHAIN.ops, one], [*CHAIN.edges, *(edge("one", name, size_bytes=4) for name in "bd")]
     )
-    copied = OpGraph(
-        [*CHAIN.ops, one, one._replace(name="uno")],
-        [
-            *CHAIN.edges,
-            edge("one", "b", size_bytes=4),
-            edge("uno", "d", size_bytes=4),
-            edge("a", "d", port=CONTROL_PORT, size_bytes=None),
-        ],
-    )
+    edges = [edge("one", "b", size_bytes=4), edge("uno", "d", size_bytes=4)]
+    control = edge("a", "d", port=CONTROL_PORT, size_bytes=None)
+    two = one, one._replace(name="uno")
+    copied = OpGraph([*CHAIN.ops, *two], [*CHAIN.edges, *edges, control])
     assert fingerprint(shared) == fingerprint(copied)
     assert fingerprint(shared, HERE) == fingerprint(copied, HERE)
     assert layer_fingerprints(shared) == layer_fingerprints(copied)
@@ -85,13 +73,12 @@ def test_control_edges_and_copies_of_constants_do_not_count():
 
 
 def test_which_ops_are_elsewhere_counts_though_devices_hold_the_same():
-    placed = [
-        dict.fromkeys(("in", "cheap", "dear", "out"), 0) | {name: 1} for name in ("cheap", "dear")
-    ]
-    first, second = (
-        fingerprint(fork(), {k: f"GPU:{v}" for k, v in each.items()}) for each in placed
-    )
-    assert first != second
+    ends = ("in", "cheap"), ("in", "dear"), ("cheap", "out"), ("dear", "out")
+    ops = [op("in"), op("cheap")._replace(kind="Relu"), op("dear"), op("out")]
+    fork = OpGraph(ops, [edge(*each) for each in ends])
+    together = dict.fromkeys(("in", "cheap", "dear", "out"), "GPU:0")
+    apart = [fingerprint(fork, together | {name: "GPU:1"}) for name in ("cheap", "dear")]
+    assert apart[0] != apart[1]
     ops = [op(name)._replace(kind=name[0]) for name in ("a1", "b1", "a2", "b2")]
     chains = OpGraph(ops, [edge("a1", "b1"), edge("a2", "b2")])
     stay = {"a1": "x", "b1": "x", "a2": "y", "b2": "y"}
@@ -135,22 +122,20 @@ def test_one_change_of_what_is_computed_counts(graph, data):
     ops = [each for each in graph.ops if each.role is not Role.CONSTANT]
     assume(ops)
     one = data.draw(st.sampled_from(ops))
-    change = data.draw(
-        st.sampled_from(
-            [
-                {"kind": "Softmax"},
-                {"output_bytes": (*one.output_bytes, 3)},
-                {"parameter_bytes": one.parameter_bytes + 1},
-                {"flops": (one.flops or 0) + 1},
-            ]
-        )
-    )
+    changes = [
+        {"kind": "Softmax"},
+        {"output_bytes": (*one.output_bytes, 3)},
+        {"parameter_bytes": one.parameter_bytes + 1},
+        {"flops": (one.flops or 0) + 1},
+    ]
+    change = data.draw(st.sampled_from(changes))
     assert fingerprint(with_ops(graph, **{one.name: one._replace(**change)})) != fingerprint(graph)
 
 
 @given(graphs(), st.data())
 def test_an_edge_more_or_less_counts(graph, data):
-    there = [each for each in graph.edges if not each.is_control and each.consumer in _kept(graph)]
+    kept = {each.name for each in graph.placed_ops}
+    there = [each for each in graph.edges if not each.is_control and each.consumer in kept]
     assume(there)
     gone = data.draw(st.integers(0, len(there) - 1))
     left = list(graph.edges)
@@ -165,10 +150,6 @@ def test_a_move_to_a_device_of_its_own_counts(graph, data):
     moved = data.draw(st.sampled_from(ops)).name
     together = {each.name: "a" for each in ops}
     assert fingerprint(graph, together) != fingerprint(graph, {**together, moved: "b"})
-
-
-def _kept(graph):
-    return {each.name for each in graph.placed_ops}
 
 
 def renamed(graph, names, shuffle):
@@ -203,9 +184,7 @@ def test_under_other_names_every_op_has_its_number(graph, shuffle):
 
 
 @given(graphs(), st.randoms(use_true_random=False))
-def test_where_fingerprints_are_equal_numbers_take_edges_to_edges_and_layers_to_layers(
-    graph, shuffle
-):
+def test_where_fingerprints_are_equal_numbers_take_edges_to_edges_layers_to_layers(graph, shuffle):
     other = renamed(graph, new_names(graph, shuffle), shuffle)
     mine, others = numbering(graph), numbering(other)
     if mine.fingerprint != others.fingerprint:

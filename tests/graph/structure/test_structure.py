@@ -7,7 +7,6 @@ from op_graphs import graphs, sized
 from placement_advisor.graph.layer_structure import (
     MAX_BRANCH_VISITS,
     Join,
-    ParallelBranches,
     common_ancestor,
     counting_layers,
     depth_first,
@@ -44,10 +43,8 @@ def test_towers_by_hand():
     graph = model("in1 -> a", "in2 -> b", "a b -> dot", "b -> head")
     assert found(graph) == (Join(layer="dot", towers=(("a",), ("b", "head"))),)
     graph = model("in -> a", "in -> b", "in -> c", "a b -> near", "near c -> far")
-    assert [(join.layer, join.towers) for join in found(graph)] == [
-        ("near", (("a",), ("b",))),
-        ("far", (("c",), ("a", "b", "near"))),
-    ]
+    joins = [(join.layer, join.towers) for join in found(graph)]
+    assert joins == [("near", (("a",), ("b",))), ("far", (("c",), ("a", "b", "near")))]
     graph = model("in -> a", "in2 -> cast", "a cast -> loss")
     view = layer_view(graph)
     assert towers(view, {"a"}) == ()
@@ -119,20 +116,8 @@ def regions_of(graph):
 
 
 def test_branches_by_hand():
-    graph = model(
-        "in -> stem",
-        "stem -> a",
-        "stem -> b1",
-        "b1 -> b2",
-        "stem -> c",
-        "a b2 c -> cat",
-        "cat -> d",
-    )
-    assert parallel_branches(layer_view(graph)) == (
-        ParallelBranches(
-            fork="stem", join="cat", branches=(("a",), ("b1", "b2"), ("c",)), direct=False
-        ),
-    )
+    graph = model("in -> x", "x -> a", "x -> b1", "b1 -> b2", "x -> c", "a b2 c -> cat", "cat -> d")
+    assert regions_of(graph) == [("x", "cat", (("a",), ("b1", "b2"), ("c",)), False)]
     graph = model("in -> x", "x -> conv", "conv -> relu", "relu x -> add", "add -> end")
     assert regions_of(graph) == [("x", "add", (("conv", "relu"),), True)]
     # Queries and keys meet in the scores, values only after them.
@@ -149,10 +134,8 @@ def test_branches_by_hand():
     assert regions_of(model("in -> a", "a -> b", "b -> c")) == []
     assert regions_of(wrapping("after -> a", "after -> b", "a b -> end")) == []
     dense = model("in -> x", "x -> a", "x a -> b", "x a b -> c", "a b c -> end", "x -> a")
-    assert [branches for *_, branches, _ in regions_of(dense)] == [
-        (("a", "b", "c"),) if fork == "x" else branches
-        for fork, _, branches, _ in regions_of(dense)
-    ]
+    found = {branches for fork, _, branches, _ in regions_of(dense) if fork == "x"}
+    assert found <= {(("a", "b", "c"),)}
     assert regions_of(model("in -> x", "x -> a", "x -> b")) == []
 
 
@@ -177,10 +160,7 @@ def test_no_tensor_goes_from_one_branch_to_another_or_past_the_join(graph):
         assert len(region.branches) + region.direct >= 2
         for source, target in view.edges:
             if source in branch_of:
-                assert branch_of.get(target, region.join) in (
-                    branch_of[source],
-                    region.join if target == region.join else None,
-                )
+                assert target == region.join or branch_of.get(target) == branch_of[source]
 
 
 def blocks_of(graph):

@@ -1,7 +1,5 @@
 """What NVIDIA's tools print, from samples written by hand: no GPU was here to record them on."""
 
-import stat
-
 import pytest
 
 from placement_advisor.machine import nvidia
@@ -115,15 +113,15 @@ def test_who_may_profile_is_a_line_of_the_parameters():
 
 @pytest.fixture
 def tool(tmp_path, monkeypatch):
-    """A place for an nvidia-smi; nothing else is on the path but a shell's own commands."""
+    """Writes an nvidia-smi; nothing else is on the path but a shell's own commands."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(nvidia, "_PARAMS", tmp_path / "params")
-    return tmp_path / "nvidia-smi"
 
+    def write(script):
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "nvidia-smi").chmod(0o700)
 
-def written(tool, script):
-    tool.write_text(f"#!/bin/sh\n{script}\n")
-    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    return write
 
 
 def test_without_the_tool_nothing_is_known_and_nothing_is_wrong(tmp_path, monkeypatch):
@@ -135,13 +133,13 @@ def test_without_the_tool_nothing_is_known_and_nothing_is_wrong(tmp_path, monkey
 def test_the_tool_is_asked_for_cards_and_for_pairs_that_it_may_not_know(tool, tmp_path):
     (tmp_path / "list").write_text(LIST)
     # Cards without a matrix are cards all the same.
-    written(tool, f'case "$1" in topo) exit 3;; *) cat {tmp_path}/list;; esac')
+    tool(f'case "$1" in topo) exit 3;; *) cat {tmp_path}/list;; esac')
     found = find_gpus()
     assert (len(found.devices), found.pairs, found.admins_profile) == (2, None, None)
 
     (tmp_path / "topo").write_text(TWO)
     (tmp_path / "params").write_text(PARAMS)
-    written(tool, f'case "$1" in topo) cat {tmp_path}/topo;; *) cat {tmp_path}/list;; esac')
+    tool(f'case "$1" in topo) cat {tmp_path}/topo;; *) cat {tmp_path}/list;; esac')
     found = find_gpus()
     assert [gpu.index for gpu in found.devices] == [0, 1]
     assert [pair.connection for pair in found.pairs] == [Connection.PCIE]
@@ -159,13 +157,13 @@ def test_the_tool_is_asked_for_cards_and_for_pairs_that_it_may_not_know(tool, tm
     ],
 )
 def test_what_the_tool_complains_of_is_the_problem_on_one_line(tool, script, problem):
-    written(tool, script)
+    tool(script)
     assert find_gpus() == Gpus(problem=problem)
 
 
 def test_a_tool_that_hangs_is_given_up(tool, monkeypatch):
     monkeypatch.setattr(nvidia, "_LIMIT_S", 0.2)
-    written(tool, "exec sleep 5")
+    tool("exec sleep 5")
     problem = find_gpus().problem
     assert "gave no answer within" in problem
 
@@ -191,12 +189,12 @@ Legend:
 
 def test_who_reads_whose_memory_is_asked_of_the_tool(tool, tmp_path):
     (tmp_path / "peers").write_text(PEERS)
-    written(tool, f'[ "$*" = "topo -p2p r" ] && cat {tmp_path}/peers')
+    tool(f'[ "$*" = "topo -p2p r" ] && cat {tmp_path}/peers')
     found = find_peer_access()
     assert [(pair.first, pair.second, pair.code) for pair in found] == [(0, 1, PEER_ACCESS)]
 
 
 @pytest.mark.parametrize("script", ["exit 9", "echo no such option"])
 def test_a_tool_that_does_not_say_who_reads_whose_memory(tool, script):
-    written(tool, script)
+    tool(script)
     assert find_peer_access() is None
