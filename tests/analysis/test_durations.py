@@ -76,15 +76,11 @@ def test_ahead_is_the_stage_that_begins_and_all_that_come_later():
     assert time_ahead(PREDICTED, Stage.CONCLUDE) == TimeAhead(stage_s=before, later_s=last)
     # Nobody expected it to take any time.
     assert time_ahead(PREDICTED, Stage.PROFILE) == TimeAhead(stage_s=0.0, later_s=before + last)
-    before = TimeAhead(stage_s=20.0, later_s=3.0)
-    assert before.left_s(0) == 23
-    assert before.left_s(15) == 8
     # A stage of 20 s that has taken 60 may well take another 6.
-    assert before.left_s(60) == 9
-    assert all(time_ahead(RUNS, stage).is_most for stage in (Stage.IMPORT, Stage.RUN))
-    assert not any(
-        each.is_most for each in (time_after_rounds(RUNS), time_ahead(RUNS, Stage.PROFILE))
-    )
+    known = TimeAhead(stage_s=20.0, later_s=3.0)
+    assert [known.left_s(spent_s) for spent_s in (0, 15, 60)] == [23, 8, 9]
+    stages = [time_ahead(RUNS, stage) for stage in (Stage.IMPORT, Stage.RUN, Stage.PROFILE)]
+    assert [each.is_most for each in (*stages, time_after_rounds(RUNS))] == [True] * 2 + [False] * 2
     assert time_after_rounds(RUNS).later_s == time_ahead(RUNS, Stage.RUN).later_s
 
 
@@ -132,11 +128,10 @@ def test_what_runs_briefly_is_prepared_and_profiled_and_takes_rounds_of_its_own(
     assert both[Stage.PROFILE] == 2 * alone[Stage.PROFILE]
     # Five steps of either in eight rounds, four of the untouched step, and little between turns.
     assert both[Stage.RUN] - alone[Stage.RUN] == pytest.approx(8 * (5 * 3 + 4), abs=0.5)
-    left_s = [
-        time_ahead_in_rounds(known, 15, 1.0, 15.0).stage_s
-        for known in (RUNS, replace(RUNS, brief_ns=0))
-    ]
-    assert left_s[0] < left_s[1]
+    left, brief_left = (
+        time_ahead_in_rounds(replace(RUNS, brief_ns=ns), 15, 1.0, 15.0) for ns in (None, 0)
+    )
+    assert left.stage_s < brief_left.stage_s
     assert briefly.round_s == replace(briefly, brief_ns=None).round_s
 
 

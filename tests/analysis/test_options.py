@@ -236,11 +236,10 @@ def test_a_candidate_or_a_placement_that_is_not_there_any_more_is_named(tmp_path
 
 def test_what_differs_is_said_and_nothing_else():
     then = {"testbed": "two", "--steps": "4", "--ratios": "3:2"}
+    now = {"testbed": "two", "--steps": "8", "--mode": "infer"}
     check_same_conditions(then, then, Path("out"))
     with pytest.raises(AdvisorError) as refused:
-        check_same_conditions(
-            then, {"testbed": "two", "--steps": "8", "--mode": "infer"}, Path("out")
-        )
+        check_same_conditions(then, now, Path("out"))
     assert refused.value.message == (
         "out: cannot be resumed, its rounds ran under other conditions: --steps: 4 then, 8 now; "
         "--ratios: 3:2 then, not given now; --mode: not given then, infer now"
@@ -249,7 +248,7 @@ def test_what_differs_is_said_and_nothing_else():
 
 # What may be asked otherwise, as more rounds are then still more of the same: how many, where they
 # are written, and what opens no ports. What is run by no rounds is refused.
-FREE = {"rounds", "output", "resume", "open_ports"}
+FREE = {"rounds": 90, "output": Path("elsewhere"), "resume": True, "open_ports": True}
 NOTHING_RUNS = {"hardware", "costs", "run", "quick"}
 OTHERWISE = {
     "source": replace(OPTIONS.source, batch_size=64),
@@ -265,22 +264,16 @@ OTHERWISE = {
 
 def test_every_option_is_a_condition_or_changes_nothing_about_a_round():
     # Hosts change the plan, and are named as well.
-    assert {field.name for field in fields(OPTIONS)} == FREE | NOTHING_RUNS | {"hosts", *OTHERWISE}
+    named = {"hosts", *FREE, *NOTHING_RUNS, *OTHERWISE}
+    assert {field.name for field in fields(OPTIONS)} == named
+    assert conditions() == conditions(**FREE)
 
 
 def conditions(**changed):
-    options = replace(OPTIONS, testbed=TestbedKind.WORKERS)
-    options = replace(options, **changed)
-    plan = plan_testbed(options.testbed, options.devices)
-    return conditions_of(options, plan)
+    options = replace(OPTIONS, **{"testbed": TestbedKind.WORKERS, **changed})
+    return conditions_of(options, plan_testbed(options.testbed, options.devices))
 
 
 @pytest.mark.parametrize("name", OTHERWISE)
 def test_what_makes_rounds_others_is_a_condition(name):
     assert conditions() != conditions(**{name: OTHERWISE[name]})
-
-
-def test_what_leaves_rounds_as_they_are_is_none():
-    assert conditions() == conditions(
-        rounds=90, output=Path("elsewhere"), resume=True, open_ports=True
-    )

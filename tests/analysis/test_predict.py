@@ -5,13 +5,19 @@ from types import SimpleNamespace
 
 import pytest
 from finding_evidence import measured_as
-from foreseen import DOUBT, EFFORT, forecast
+from placed_steps import HALF_EACH, star
 from sample_values import costs_of
 from split_steps import split_towers
 
 from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.analysis.assemble import candidates_of, title_of
-from placement_advisor.analysis.predictions import _corrections, bound_of, break_even_of, predict
+from placement_advisor.analysis.predictions import (
+    _corrections,
+    bound_of,
+    break_even_of,
+    predict,
+    propose_all,
+)
 from placement_advisor.analysis.runs import (
     CandidateRun,
     RunResults,
@@ -20,7 +26,7 @@ from placement_advisor.analysis.runs import (
     corrected_predictions,
     refine,
 )
-from placement_advisor.analysis.step_costs import split_costs_from_unsplit
+from placement_advisor.analysis.step_costs import AllCosts, split_costs_from_unsplit
 from placement_advisor.analysis.target_costs import (
     ASSUMED_UNCERTAINTY,
     RECORDED_UNCERTAINTY,
@@ -41,7 +47,21 @@ from placement_advisor.measurement.measurement import (
     Interval,
 )
 from placement_advisor.simulator.sensitivity import CostUncertainty, PredictedRatio
+from placement_advisor.solvers.effort import Effort
 from placement_advisor.tf.answers import TracedSplit
+
+DOUBT = CostUncertainty(copies=1.5, launches=1.5, ops=1.1)
+EFFORT = Effort(units=0.01)
+
+
+def forecast(*, op_ns, doubt=DOUBT):
+    """Foresee a root that eight ops read, each with 7 ns of work to send to."""
+    step = star(8, op_ns=op_ns, work=HALF_EACH, latency_ns=20)
+    prices = StepCosts(
+        cluster=step.cluster, costs=step.all_costs(), source=CostSource.ASSUMED, doubt=doubt
+    )
+    priced = AllCosts(prices=prices, splits={})
+    return predict(propose_all(step.graph, priced, ("single", "alternating-ops"), EFFORT))
 
 
 def compared(ratio):
@@ -100,18 +120,16 @@ def test_a_proof_says_how_far_it_goes_if_costs_are_wrong():
 
 
 def test_a_break_even_says_of_today_what_was_measured_and_of_a_split_that_failed_nothing():
-    known = forecast(op_ns=60, doubt=DOUBT)
-    name = "alternating-ops"
-    predicted = known.predicted[name].ratio
-    found = break_even_of(known, [candidate(name, predicted.ratio, 1.5)], None, EFFORT)
+    known = forecast(op_ns=60)
+    predicted = known.predicted[SPLIT].ratio
+    found = break_even_of(known, [candidate(SPLIT, predicted.ratio, 1.5)], None, EFFORT)
     best = found.bandwidth.here.best
-    assert found.corrections[name] == pytest.approx(1.5 / predicted.ratio)
-    assert best.split != name or best.ratio == pytest.approx(1.5)
-    known = forecast(op_ns=60, doubt=DOUBT)
-    wrong = replace(candidate("alternating-ops", 0.5, None), failure=WRONG)
+    assert found.corrections[SPLIT] == pytest.approx(1.5 / predicted.ratio)
+    assert best.split != SPLIT or best.ratio == pytest.approx(1.5)
+    wrong = replace(candidate(SPLIT, 0.5, None), failure=WRONG)
     found = break_even_of(known, [wrong], None, EFFORT)
     told = () if found is None else found.sweeps()
-    assert all(point.best.split != "alternating-ops" for sweep in told for point in sweep.points)
+    assert all(point.best.split != SPLIT for sweep in told for point in sweep.points)
 
 
 SPLIT = "alternating-ops"
@@ -120,13 +138,10 @@ TOO_LARGE = CandidateFailure(kind=FailureKind.DOES_NOT_FIT, message="lacks 1 MB"
 CRASHED = CandidateFailure(kind=FailureKind.CRASHED, message="killed")
 
 
-def known(too_large=None):
-    """Foresee the single device and a split, one of which does not fit."""
-    found = forecast(op_ns=60)
-    if too_large is None:
-        return found
-    short = replace(found.predicted[too_large], too_large=TOO_LARGE)
-    return replace(found, predicted={**found.predicted, too_large: short})
+def without_room_for(name, found):
+    """Return what was foreseen, but for this one, which does not fit."""
+    short = replace(found.predicted[name], too_large=TOO_LARGE)
+    return replace(found, predicted={**found.predicted, name: short})
 
 
 def outcome(step_ns, ratio=None, failure=None):
@@ -139,7 +154,8 @@ def outcome(step_ns, ratio=None, failure=None):
 
 
 def test_predictions_say_what_does_not_fit_and_runs_whether_they_failed():
-    alone, split = candidates_of(known(too_large=SPLIT), RunResults())
+    known = forecast(op_ns=60)
+    alone, split = candidates_of(without_room_for(SPLIT, known), RunResults())
     assert (alone.name, split.name) == ("single", SPLIT)
     assert (alone.failure, split.failure) == (None, TOO_LARGE)
     assert alone.predicted_ratio is None
@@ -147,32 +163,30 @@ def test_predictions_say_what_does_not_fit_and_runs_whether_they_failed():
     assert split.predicted_ratio is not None
     assert (split.measured, split.comparison) == (None, None)
     outcomes = {"single": outcome(500), SPLIT: outcome(None, failure=CRASHED)}
-    alone, split = candidates_of(known(too_large="single"), RunResults(outcomes=outcomes))
-    assert alone.failure is None
-    assert split.failure is CRASHED
+    ran = candidates_of(without_room_for("single", known), RunResults(outcomes=outcomes))
+    assert [each.failure for each in ran] == [None, CRASHED]
     named = SimpleNamespace(candidates=(SPLIT,))
-    assert [each.label for each in candidates_to_run(known(), named)] == [SPLIT]
-    assert candidates_to_run(known(too_large=SPLIT), named) == ()
+    assert [each.label for each in candidates_to_run(known, named)] == [SPLIT]
+    assert candidates_to_run(without_room_for(SPLIT, known), named) == ()
 
 
 def test_a_ratio_that_cannot_be_is_a_broken_law_of_that_candidate_alone():
-    right = {"single": outcome(500), SPLIT: outcome(600, 1.2)}
-    wrong = {"single": outcome(500), SPLIT: outcome(600, 0.2)}
-    assert [c.broken_laws for c in candidates_of(known(), RunResults(outcomes=right))] == [(), ()]
-    alone, split = candidates_of(known(), RunResults(outcomes=wrong))
-    assert alone.broken_laws == ()
-    assert len(split.broken_laws) == 1
+    for ratio, broken in ((1.2, 0), (0.2, 1)):
+        outcomes = {"single": outcome(500), SPLIT: outcome(600, ratio)}
+        found = candidates_of(forecast(op_ns=60), RunResults(outcomes=outcomes))
+        assert [len(each.broken_laws) for each in found] == [0, broken]
 
 
 def test_what_is_there_to_be_understood_runs_briefly_if_it_is_brief_and_nothing_was_named():
-    proposals = known().proposals
+    known = forecast(op_ns=60)
+    proposals = known.proposals
     split = replace(proposals.placements[SPLIT], label="alternating", family="alternating")
     answers = {"single": proposals.placements["single"], "alternating": split}
     found = predict(replace(proposals, answers=answers))
     asked = SimpleNamespace(candidates=None, steps=4)
     assert candidates_to_run(found, asked) == ()
     assert candidate_to_run_briefly(found, asked) is split
-    assert candidate_to_run_briefly(known(), asked) is None
+    assert candidate_to_run_briefly(known, asked) is None
     # It takes 200 ns and more, eight times five steps as long as the budget of 20 s.
     long = SimpleNamespace(candidates=None, steps=10**8)
     assert candidate_to_run_briefly(found, long) is None
@@ -211,11 +225,6 @@ def foreseen_with(op_ns, *further, is_searched=True):
     return predict(replace(found.proposals, answers=answers))
 
 
-def without(found, label):
-    answers = {name: each for name, each in found.proposals.answers.items() if name != label}
-    return predict(replace(found.proposals, answers=answers))
-
-
 def half(label="towers"):
     names = ["root", *(f"op{i}" for i in range(8))]
     device_of = {name: "b" if i > 4 else "a" for i, name in enumerate(names)}
@@ -249,26 +258,20 @@ def test_a_split_that_was_not_run_runs_if_it_is_expected_to_be_faster_than_all_t
     assert found.predictions.predicted.keys() == before.predicted.keys()
 
 
-@pytest.mark.parametrize("is_searched", [True, False])
-def test_nothing_runs_that_promises_less_than_what_has_run(is_searched):
-    before = foreseen_with(LONG_NS, half(), is_searched=is_searched)
-    assert refine(before, ran({SPLIT: 0.2}), EFFORT) is None
-
-
-def test_nothing_runs_that_does_not_fit_or_promise_to_be_worth_it():
-    before = foreseen_with(SHORT_NS, half())
-    assert refine(before, ran({SPLIT: 3.0}), EFFORT) is None
+def test_nothing_runs_that_promises_too_little_or_does_not_fit():
+    assert refine(foreseen_with(SHORT_NS, half()), ran({SPLIT: 3.0}), EFFORT) is None
+    assert refine(foreseen_with(LONG_NS, half()), ran({SPLIT: 0.2}), EFFORT) is None
     before = foreseen_with(LONG_NS, half(), is_searched=False)
-    towers = replace(before.predicted["towers"], too_large=TOO_LARGE)
-    before = replace(before, predicted={**before.predicted, "towers": towers})
-    assert refine(before, ran({SPLIT: 1.1}), EFFORT) is None
+    assert refine(before, ran({SPLIT: 0.2}), EFFORT) is None
+    assert refine(without_room_for("towers", before), ran({SPLIT: 1.1}), EFFORT) is None
 
 
 def test_what_a_search_finds_joins_under_a_name_of_its_own():
     before = foreseen_with(
         LONG_NS, replace(half("pipeline"), device_of={**half().device_of, "op6": "a"})
     )
-    before = without(before, SPLIT)
+    rest = {name: each for name, each in before.proposals.answers.items() if name != SPLIT}
+    before = predict(replace(before.proposals, answers=rest))
     found = refine(before, ran({"pipeline": 0.95}), EFFORT)
     assert (found.placement.label, found.placement.family) == ("searched-2", "searched")
     assert set(found.placement.device_of.values()) == {"a", "b"}
@@ -369,9 +372,7 @@ def test_of_what_was_recorded_a_share_costs_the_part_that_figures_tell():
     assert found.costs["batch"]["GPU:0"].time_ns("replica_1/join") == 0
     others = {name for name in by_figures.costs if name not in REPLICAS and "join" not in name}
     assert all(found.costs["batch"]["GPU:1"].costs[n] == by_figures.costs[n] for n in others)
-    # The host was not recorded.
-    assert found.costs["batch"]["CPU:0"] == priced({}).costs["batch"]["CPU:0"]
-
-
-def test_without_a_recording_all_is_by_figures():
-    assert priced({}).costs["batch"] == roofline_by_place(split_graph(TRACES).graph, TWO_T4)
+    # The host was not recorded; without any recording all is by figures.
+    unrecorded = priced({}).costs["batch"]
+    assert found.costs["batch"]["CPU:0"] == unrecorded["CPU:0"]
+    assert unrecorded == roofline_by_place(split_graph(TRACES).graph, TWO_T4)

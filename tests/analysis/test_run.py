@@ -161,12 +161,8 @@ def test_a_dataset_that_hangs_costs_nothing_but_its_time():
 def test_each_round_is_shown_with_what_is_known_by_then():
     shown = []
     ran(show=lambda doing, results: shown.append((doing, len(results.beside.as_is_ns))))
-    assert shown == [
-        ("timing, round 1 done", 2),
-        ("timing, round 2 done", 4),
-        ("timing, round 3 done", 6),
-        ("profiling", 6),
-    ]
+    rounds = [(f"timing, round {done} done", STEPS * done) for done in (1, 2, 3)]
+    assert shown == [*rounds, ("profiling", 6)]
 
 
 def test_after_a_host_is_lost_no_round_is_waited_for_and_the_report_says_why():
@@ -175,18 +171,11 @@ def test_after_a_host_is_lost_no_round_is_waited_for_and_the_report_says_why():
     assert found.warnings == ("host b is lost; what was measured by then is all there is",)
 
 
-class Expecting(SilentListener):
-    def __init__(self):
-        self.told = []
-
-    def expect(self, ahead):
-        self.told.append(ahead)
-
-
 def test_what_is_ahead_is_told_as_stages_begin_and_after_each_round():
-    onlooker = Expecting()
+    onlooker, told = SilentListener(), []
+    onlooker.expect = told.append
     ran(onlooker=onlooker)
-    preparing, running, *rounds, over, profiling = onlooker.told
+    preparing, running, *rounds, over, profiling = told
     assert len(rounds) == ROUNDS
     assert preparing.later_s > running.later_s
     assert {each.later_s for each in (*rounds, over)} == {running.later_s}
@@ -227,24 +216,19 @@ def test_what_runs_briefly_is_prepared_after_the_rounds_and_the_step_as_it_is_ru
     assert len(found.beside.as_is_ns) == (ROUNDS + BRIEF_ROUNDS) * STEPS
 
 
-def test_rounds_that_are_added_go_on_from_those_before():
+def test_rounds_that_are_added_go_on_from_those_before_or_have_no_times_of_the_step_as_it_is():
     shown = []
     earlier = ReferenceTimings(as_is_ns=(7, 8, 9, 10), warnings=("said before",))
     found, _ = ran(before=2, beside=earlier, show=lambda doing, results: shown.append(doing))
     assert found.beside.as_is_ns == (7, 8, 9, 10, 101, 101, 102, 102, 103, 103)
     assert found.warnings == ("said before",)
     assert shown[:ROUNDS] == [f"timing, round {done} done" for done in (1, 2, 3)]
-
-
-def test_a_step_as_it_is_that_fails_before_or_in_added_rounds_has_no_times():
+    found, _ = ran({("run_as_is", 0): FAILED}, before=2, beside=earlier)
+    assert found.beside.as_is_ns == ()
     failed = ReferenceTimings(without_as_is=True, warnings=("as-is was not timed: it crashed",))
     found, loader = ran(before=2, beside=failed)
     assert "run_as_is" not in loader.calls
     assert found.warnings == failed.warnings
-    found, _ = ran(
-        {("run_as_is", 0): FAILED}, before=2, beside=ReferenceTimings(as_is_ns=(7, 8, 9, 10))
-    )
-    assert found.beside.as_is_ns == ()
 
 
 CALL = "`EagerPyFunc` at train.py:12"
@@ -300,8 +284,7 @@ def recorded(monkeypatch, *step_us, gpus=0):
 
 
 def test_op_times_launches_and_the_start_fill_the_step_that_was_timed(monkeypatch):
-    found = recorded(monkeypatch, 1_400, 1_500, 2_000)
-    prices, results = found
+    prices, results = recorded(monkeypatch, 1_400, 1_500, 2_000)
     table = prices.costs["worker:1"]
     # 1.5 ms are 0.4 to start it, as assumed, 3 launches of 3 µs, as much as one may take, and ops
     # of 1 ms, which are lengthened to 1.091.
@@ -312,8 +295,8 @@ def test_op_times_launches_and_the_start_fill_the_step_that_was_timed(monkeypatc
     assert prices.source is CostSource.RECORDED
     alone = results.outcomes["single"].measured
     assert (alone.warmup_ns, alone.step_ns) == ((9_000 * US,), (1_400 * US, 1_500 * US, 2_000 * US))
-    found = recorded(monkeypatch, 1_100)
-    cluster, table = found[0].cluster, found[0].costs["worker:0"]
+    prices, _ = recorded(monkeypatch, 1_100)
+    cluster, table = prices.cluster, prices.costs["worker:0"]
     assert cluster.dispatch.step_overhead_ns == 100 * US
     assert (cluster.devices[0].launch_overhead_ns, table.time_ns("python")) == (0, 500 * US)
 
@@ -338,9 +321,18 @@ def test_the_plan_says_why_nothing_runs_and_nothing_is_recorded_beside_gpus_or_o
         own_process_plan(plan_hosts((host,), HostLink.TLS), CALL)
 
 
-def late(path):
-    """Return the limit that a model has, and what is said where it is over."""
-    path.touch()
+@pytest.mark.parametrize(
+    ("name", "limit_s", "says", "advises"),
+    [
+        ("train.py", 600, "no step was seen within 600 s", "--capture-timeout"),
+        ("model.keras", 20, "loading failed: loader gave no answer within 20 s", "--time-limit"),
+        ("model.pb", 20, "loading failed: loader gave no answer within 20 s", "--time-limit"),
+    ],
+)
+def test_a_script_may_run_for_the_capture_timeout_and_other_models_load_within_the_time_limit(
+    tmp_path, name, limit_s, says, advises
+):
+    (tmp_path / name).touch()
     limits = []
 
     def call(*_, time_limit_s):
@@ -349,23 +341,10 @@ def late(path):
         return CallFailure(cause=FailureCause.TIMED_OUT, message=message)
 
     loader = SimpleNamespace(call=call, printed="")
-    source = ModelSource(path=str(path), time_limit_s=20, capture_timeout_s=600)
+    source = ModelSource(path=str(tmp_path / name), time_limit_s=20, capture_timeout_s=600)
     with pytest.raises(ModelError) as error:
         load_model(source, loader, SilentProgress())
-    (limit_s,) = limits
-    return limit_s, f"{error.value.message}; {error.value.hint}"
-
-
-def test_a_script_may_run_for_the_capture_timeout(tmp_path):
-    limit_s, said = late(tmp_path / "train.py")
-    assert limit_s == 600
-    assert "no step was seen within 600 s" in said
-    assert "--capture-timeout" in said
-
-
-@pytest.mark.parametrize("name", ["model.keras", "model.pb"])
-def test_a_model_that_is_no_script_is_loaded_within_the_time_limit(tmp_path, name):
-    limit_s, said = late(tmp_path / name)
-    assert limit_s == 20
-    assert "loading failed: loader gave no answer within 20 s" in said
-    assert "--time-limit" in said
+    assert limits == [limit_s]
+    told = f"{error.value.message}; {error.value.hint}"
+    assert says in told
+    assert advises in told

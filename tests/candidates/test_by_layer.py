@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from drawn_cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,6 @@ from step_graphs import Call, deepconn, models, training_step
 
 from placement_advisor.candidates.by_layer import listed, place_by_layer
 from placement_advisor.graph.layer_view import layer_view, membership
-from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 
 DEVICES = ("d0", "d1", "d2")
@@ -41,19 +42,15 @@ def test_a_variable_its_reads_its_slots_and_its_update_sit_with_its_first_reader
 
 
 def test_the_learning_rate_of_the_only_variable_sits_with_it_and_of_several_what_it_alone_makes():
-    graph, _ = training_step(
-        [Call(name="a", feeds=("in:x",)), Call(name="b", feeds=("a",), variables=(("w", 80),))]
-    )
+    first = Call(name="a", feeds=("in:x",))
+    second = Call(name="b", feeds=("a",), variables=(("v", 80),))
+    rates = ("rate", "v/read_rate", "v/cast", "v/scale")
+    graph, _ = training_step([first, second])
     device_of = place_by_layer(graph, {"b": "d1"}, {}, "d0")
-    assert {device_of[name] for name in ("rate", "w/read_rate", "w/cast", "w/scale")} == {"d1"}
-    graph, _ = training_step(
-        [
-            Call(name="a", feeds=("in:x",), variables=(("w", 80),)),
-            Call(name="b", feeds=("a",), variables=(("v", 80),)),
-        ]
-    )
+    assert {device_of[name] for name in rates} == {"d1"}
+    graph, _ = training_step([replace(first, variables=(("w", 80),)), second])
     device_of = place_by_layer(graph, {"b": "d1"}, {}, "d0")
-    assert {device_of[name] for name in ("rate", "v/read_rate", "v/cast", "v/scale")} == {"d0"}
+    assert {device_of[name] for name in rates} == {"d0"}
     assert {("v/scale", 0, "d1"), ("a/op", 0, "d1"), ("grad/b", 0, "d0")} <= crossings(
         graph, device_of
     )
@@ -92,15 +89,14 @@ def test_what_is_computed_for_one_variable_sits_with_it_wherever_its_gradient_co
 
 def gather(table_bytes, rows_bytes):
     """A gather on d1 from a variable on d0: 8 bytes of ids in, rows out to d1."""
-    ops = [
-        Op("ids", "Cast", layer="cast"),
-        Op("words", "VarHandleOp", Role.VARIABLE, variable="words"),
-        Op("read", "ReadVariableOp", layer="embed", variable="words"),
-        Op("gather", "GatherV2", layer="embed"),
-        Op("sum", "Sum", layer="top"),
-    ]
-    edges = {"ids gather": 8, "words read": 0, "read gather": table_bytes, "gather sum": rows_bytes}
-    graph = OpGraph(ops, [Edge(*ends.split(), 0, size) for ends, size in edges.items()])
+    graph = graph_of(
+        "ids Cast - cast; words VarHandleOp variable - words; "
+        "read ReadVariableOp - embed words < words; gather GatherV2 - embed < ids read; "
+        "sum Sum - top < gather"
+    )
+    size = {"ids": 8, "words": 0, "read": table_bytes, "gather": rows_bytes}
+    edges = [edge._replace(size_bytes=size[edge.producer]) for edge in graph.edges]
+    graph = OpGraph(graph.ops, edges)
     layers = dict.fromkeys(("cast", "embed", "top"), "d1")
     return place_by_layer(graph, layers, {"words": "d0"}, "d0")["gather"]
 

@@ -94,8 +94,7 @@ def test_parameters_must_fit_their_device():
     # Slots take as much as the variable: 60 bytes a layer. By cost, a alone would be one stage.
     calls = chain(900, 100, 100, 100, variable_bytes=30)
     small, tiny = (
-        [Device(name=name, kind="CPU", memory_bytes=size) for name in ("d0", "d1")]
-        for size in (130, 110)
+        [Device(name=name, kind="CPU", memory_bytes=size) for name in "ab"] for size in (130, 110)
     )
     graph, costs = training_step(calls)
     found = proposed(pipeline.propose, graph, costs, *small)
@@ -108,9 +107,7 @@ def test_parameters_must_fit_their_device():
 
 
 def test_a_variable_that_two_stages_read_stands_with_the_first():
-    shared = (("w", 4),)
-    calls = chain(500, 500)
-    calls = [replace(call, variables=shared) for call in calls]
+    calls = [replace(call, variables=(("w", 4),)) for call in chain(500, 500)]
     found, stages = cut(calls, "d0", "d1")
     assert stages == {"d0": "a", "d1": "b"}
     assert found.device_of["w"] == found.device_of["b/read/w"] == "d0"
@@ -129,14 +126,12 @@ def test_one_device_or_one_layer_cannot_be_cut(calls, devices, reason):
 
 
 def test_thousands_of_layers_are_cut_in_the_middle_as_well():
-    count = 2_400
-    ops = [Op(f"op{i}", "Relu", layer=f"layer{i}", output_bytes=(4,)) for i in range(count)]
-    edges = [Edge(one.name, other.name, 0, 4) for one, other in pairwise(ops)]
-    graph = OpGraph(ops, edges)
-    costs = price({op.name: 100 for op in ops})
-    found = proposed(pipeline.propose, graph, costs, "a", "b")
-    devices = [found.device_of[op.name] for op in ops]
-    assert devices.count("a") == pytest.approx(count / 2, abs=5)
+    names = [f"op{i}" for i in range(2_400)]
+    ops = [Op(name, "Relu", layer=name, output_bytes=(4,)) for name in names]
+    graph = OpGraph(ops, [Edge(one, other, 0, 4) for one, other in pairwise(names)])
+    found = proposed(pipeline.propose, graph, price(dict.fromkeys(names, 100)), "a", "b")
+    devices = [found.device_of[name] for name in names]
+    assert devices.count("a") == pytest.approx(1_200, abs=5)
     assert sum(one != other for one, other in pairwise(devices)) == 1
 
 
@@ -173,9 +168,7 @@ def test_no_cut_in_two_has_a_less_loaded_fullest_device(calls, latency_ns):
     )
     if isinstance(found, Placement):
         assert max(loads_ns(graph, found.device_of, costs, cluster).values()) == best_ns
-        on = [
-            {found.device_of[op] for op, its in with_layer.items() if its == one} for one in order
-        ]
+        on = ({found.device_of[op] for op in with_layer if with_layer[op] == one} for one in order)
         devices = [device for some in on for device in some]
         assert sum(one != other for one, other in pairwise(devices)) == 1
     elif len(order) > 1:

@@ -10,12 +10,10 @@ from finding_evidence import (
     measured_as,
     on,
     op,
-    told,
     two_devices,
 )
 
 from placement_advisor.analysis.analysis_result import Saving
-from placement_advisor.analysis.findings import split_rules
 from placement_advisor.analysis.findings.evidence import (
     certain_saving,
     saving_by_ops,
@@ -132,9 +130,6 @@ def test_what_to_do_before_a_split_says_when_it_does_not_hold_and_how_that_was_c
 
 
 DOUBT = CostUncertainty(copies=1.5, launches=1.5, ops=1.1)
-# Two branches that meet, the shorter one on another device.
-WIDE = graph_of([op("left", 8), op("right", 200), op("meet")], ("left", "meet"), ("right", "meet"))
-COSTS_NS = {"left": 100, "right": 60, "meet": 10}
 
 
 @pytest.mark.parametrize(("low_ns", "high_ns"), [(0, 9), (-3, 9), (6, 9), (1, 4), (1, 11)])
@@ -169,38 +164,6 @@ def test_savings_are_sure_by_ratio_by_run_and_by_ops():
     assert saving_by_run(1_000, 30, (29, 31)) is None
     assert saving_by_ops(100, 60, within=2.0) == of_step(100, 40, 20, 80)
     assert saving_by_ops(100, 20, within=2.0) == of_step(100, 80, 40, 100)
-
-
-def test_a_join_is_advised_where_it_wins_whatever_copies_cost_and_else_not():
-    evidence = evidence_of(WIDE, COSTS_NS, on(WIDE, "halves", {"right": "b"}))
-    (finding,) = told(split_rules.find_step_waits_for_transfers, evidence)
-    # right 60, its copy 10 + 200, meet 10; or left 100, 10 + 8, meet 10. With copies at 1.5 and
-    # 1 / 1.5 times that 385 against 137 and 210 against 122 of what ops take, by a tenth more.
-    assert finding.action == "in halves, put op meet on b"
-    assert finding.saving.saving_ns == 280 - 128
-    assert finding.saving.low_ns == round(280 * (1 - 122 / 210 * 1.1))
-    assert finding.saving.high_ns == round(280 * (1 - 137 / 385 / 1.1))
-    # 60 + 60 + 10 as it is, 100 + 18 + 10 with meet on b: 2 of 130.
-    graph = graph_of(
-        [op("left", 8), op("right", 50), op("meet")], ("left", "meet"), ("right", "meet")
-    )
-    evidence = evidence_of(graph, COSTS_NS, on(graph, "halves", {"right": "b"}))
-    (finding,) = told(split_rules.find_step_waits_for_transfers, evidence)
-    assert "no single tensor is sure to help" in finding.action
-    assert finding.saving is None
-
-
-def test_what_a_split_took_leaves_the_share_that_is_simulated():
-    run = {"halves": measured_as(560)}
-    halves = on(WIDE, "halves", {"right": "b"})
-    (simulated,) = told(
-        split_rules.find_step_waits_for_transfers, evidence_of(WIDE, COSTS_NS, halves)
-    )
-    (beside_run,) = told(
-        split_rules.find_step_waits_for_transfers, evidence_of(WIDE, COSTS_NS, halves, measured=run)
-    )
-    assert beside_run.saving == simulated.saving
-    assert simulated.saving.step_ns == 280
 
 
 def _drawn(seed):

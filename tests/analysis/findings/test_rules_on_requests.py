@@ -101,34 +101,28 @@ def test_gradients_in_a_scope_have_its_line_unless_a_library_asked():
 
 
 @pytest.mark.parametrize(
-    "asked",
+    ("graph", "asked"),
     [
-        {},
-        {"first": "GPU:0", "second": "GPU:0"},
-        HALVES | {"second/grad": "GPU:1", "first/grad": "GPU:0"},
+        (CHAIN, {}),
+        (CHAIN, {"first": "GPU:0", "second": "GPU:0"}),
+        (CHAIN, HALVES | {"second/grad": "GPU:1", "first/grad": "GPU:0"}),
         # What stays on the host is not a split over devices.
-        {"first": "CPU:0", "second": "GPU:0"},
+        (CHAIN, {"first": "CPU:0", "second": "GPU:0"}),
+        # Inference has no backward pass to leave behind.
+        (graph_of([op("first", 100), op("second", 40)], ("first", "second")), HALVES),
     ],
 )
-def test_no_backward_pass_is_found_astray(asked):
-    assert _astray(CHAIN, COST_NS, requested_device_of=asked) == ()
-
-
-def test_inference_has_no_backward_pass_to_leave_behind():
-    graph = graph_of([op("first", 100), op("second", 40)], ("first", "second"))
-    assert _astray(graph, COST_NS, requested_device_of=HALVES) == ()
+def test_no_backward_pass_is_found_astray(graph, asked):
+    assert _astray(graph, COST_NS, requested_device_of=asked) == ()
 
 
 def test_a_split_by_hand_is_compared_with_one_whose_gradients_follow():
     by_hand = on(CHAIN, "towers-forward-only", {"second": "b"}, "towers-forward-only")
     following = on(CHAIN, "towers", {"second": "b", "second/grad": "b"}, "towers")
     evidence = evidence_of(CHAIN, COST_NS, following, by_hand)
-    slower, faster = (
-        next(c.predicted.step_ns for c in evidence.candidates if c.name == name)
-        for name in ("towers-forward-only", "towers")
-    )
-    # 50 + 110 + 60 + 50 + 120 + 100 against 50 + 110 + 60 + 120 + 110 + 100.
-    assert (slower, faster) == (490, 550)
+    # 50 + 110 + 60 + 120 + 110 + 100 against 50 + 110 + 60 + 50 + 120 + 100.
+    step_ns = {each.name: each.predicted.step_ns for each in evidence.candidates}
+    assert (step_ns["towers"], step_ns["towers-forward-only"]) == (550, 490)
     assert told(scope_rules.find_backward_on_default_device, evidence) == ()
     swapped = (
         on(CHAIN, "towers", {"second": "b"}, "towers"),
