@@ -118,20 +118,16 @@ def weights(*bytes_each):
         op(f"v{i}", 8, role=Role.VARIABLE)._replace(variable=f"v{i}", parameter_bytes=size)
         for i, size in enumerate(bytes_each)
     ]
-    reads = [op(f"read{i}", 8)._replace(variable=f"v{i}") for i in range(len(bytes_each))]
-    return OpGraph(
-        [*variables, *reads],
-        [edge(v.name, r.name, 8) for v, r in zip(variables, reads, strict=True)],
-    )
+    reads = [op(f"{each.name}/read", 8)._replace(variable=each.name) for each in variables]
+    edges = [edge(each.variable, each.name, 8) for each in reads]
+    return OpGraph([*variables, *reads], edges)
 
 
 def smallest(graph, *, memory_bytes, devices):
     cluster = pair(count=devices)
-    cluster = replace(
-        cluster, devices=tuple(replace(d, memory_bytes=memory_bytes) for d in cluster.devices)
-    )
+    limited = tuple(replace(each, memory_bytes=memory_bytes) for each in cluster.devices)
+    cluster = replace(cluster, devices=limited)
     costs = price({each.name: 10 for each in graph.ops if each.role is Role.FORWARD})
-
     tables = costs.everywhere(cluster)
     answers = propose_by_rule(["single"], graph, tables, cluster)
     return propose_searched(answers, tables, Simulator(graph, tables, cluster), SOME, dearer=2)
@@ -150,10 +146,8 @@ def test_what_one_device_does_not_hold_goes_to_as_few_as_hold_it():
 
 def searched(**pinned):
     """Return what is found for three ops of 100 ns that do not need one another."""
-    cluster = pair()
-    graph = OpGraph([op(name, 8) for name in NAMES], [])
-    tables = price(dict.fromkeys(NAMES, 100)).everywhere(cluster)
-    return search_step(graph, tables, cluster, Effort(units=0.05), pinned)
+    step = three_ops(edges=0)
+    return search_step(step.graph, step.all_costs(), step.cluster, SOME, pinned)
 
 
 def test_ops_share_a_device_or_stay_where_they_are_pinned():
@@ -187,10 +181,10 @@ def test_a_pinned_variable_takes_its_ops_along_whether_or_not_it_is_named_twice(
     for variable in ("v", None):
         graph, cluster = of_one_variable(variable=variable)
         tables = price({"plain": 100, "host only": 100}).everywhere(cluster)
-        found = search_step(graph, tables, cluster, Effort(units=0.05), {"v": "b"})
+        found = search_step(graph, tables, cluster, SOME, {"v": "b"})
         assert found.placement.device_of == dict.fromkeys(("v", "plain", "host only"), "b")
         with pytest.raises(PlacementError, match="both have to be with variable 'v'"):
-            search_step(graph, tables, cluster, Effort(units=0.05), {"v": "b", "plain": "a"})
+            search_step(graph, tables, cluster, SOME, {"v": "b", "plain": "a"})
 
 
 @given(placed_steps(max_ops=6, hosts=True), st.data())

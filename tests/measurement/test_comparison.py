@@ -107,17 +107,12 @@ def test_ratios_are_candidate_over_baseline_of_paired_rounds_by_hand():
     assert (result.baseline, result.rounds) == ("single", 8)
     assert result.verdict is Verdict.FASTER
     slow_minutes = [1, 1, 10, 10, 3, 3, 2, 1]
-    result = comparison_of(
-        [(100 * slow,) for slow in slow_minutes], [(80 * slow,) for slow in slow_minutes]
-    )
+    result = comparison_of(*([(ns * slow,) for slow in slow_minutes] for ns in (100, 80)))
     assert result.ratio.low == result.ratio.high == 0.8
-    single = [(100,), (), *[(100,)] * 9]
-    towers = [(50,), (1,), (), *[(50,)] * 7]
-    result = comparison_of(single, towers)
+    result = comparison_of([(100,), (), *[(100,)] * 9], [(50,), (1,), (), *[(50,)] * 7])
     assert (result.rounds, result.ratio.median) == (8, 0.5)
-    single = [(100,)] * 20
-    towers = [(70,), (130,)] * 10
-    assert comparison_of(single, towers).verdict is Verdict.INCONCLUSIVE
+    result = comparison_of([(100,)] * 20, [(70,), (130,)] * 10)
+    assert result.verdict is Verdict.INCONCLUSIVE
 
 
 def test_too_few_rounds_are_not_compared_however_clear_they_are():

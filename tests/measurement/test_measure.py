@@ -47,19 +47,14 @@ def test_the_interval_holds_the_median_and_lies_among_the_samples(samples):
     assert min(samples) <= interval.low <= interval.median <= interval.high <= max(samples)
 
 
-def test_overheads_and_rates_are_those_of_all_batches():
+def test_overheads_and_rates_are_those_of_all_batches_and_unknown_where_one_side_is_missing():
     run = measurement(((100, 100), (400,)), profile=profile(step_ns=(120, 130, 900)))
     assert run.profiler_overhead == 1.3
+    assert replace(run, profile=None).profiler_overhead is None
+    assert replace(run, profile=profile()).profiler_overhead is None
+    assert replace(run, rounds=()).profiler_overhead is None
     timing = InputTiming(batch_ns=(500_000, 500_000, 29_000_000), transformations=())
     assert timing.samples_per_s(10) == 1_000
-
-
-@pytest.mark.parametrize(
-    "run",
-    [measurement(((1,),)), *(measurement(rounds, profile=profile()) for rounds in (((1,),), ()))],
-)
-def test_the_profiler_overhead_is_unknown_where_one_side_is_missing(run):
-    assert run.profiler_overhead is None
 
 
 def test_transfers_add_up_and_one_unknown_size_makes_the_bytes_unknown():

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -31,12 +30,6 @@ class FakeChild:
     """Notes what it is asked and answers as told, the first time otherwise where so told."""
 
     pid = 1
-    log: list[tuple[str, str]]
-    answers: dict[str, Any]
-    once: dict[tuple[str, str], Any]
-    found: dict[int | None, Any]
-    died: str
-    profile: Path
 
     def __init__(self, name):
         self.name = name

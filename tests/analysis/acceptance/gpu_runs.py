@@ -22,7 +22,7 @@ from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.profile.gpu_planes import read_gpu_steps
 from placement_advisor.testbed.testbed import ProfileFiles
 from placement_advisor.tf.answers import Prepared
-from placement_advisor.tf.known_step import COPIES, LARGE_SIDE, OPS, outputs
+from placement_advisor.tf.known_step import LARGE_SIDE, OPS, outputs
 
 STEPS = 3
 STEP_US, EVERY_US = 900, 1_000
@@ -91,31 +91,15 @@ PLAN = replace(
     devices=tuple(Device(name=name, kind="GPU") for name in NUMBERS),
     description="2 GPUs",
 )
-
-
-def _ends(producer):
-    """Return from which GPU to which a tensor goes."""
-    return ("GPU:0", "GPU:1") if producer.startswith("near") else ("GPU:1", "GPU:0")
-
-
 PREPARED = Prepared(
     moved_ops=(),
     crossings=tuple(
-        crossing(copy.producer, *_ends(copy.producer), size_bytes=copy.size_bytes)
-        for copy in COPIES
+        crossing(each.producer, f"GPU:{each.gpu}", f"GPU:{each.dest}", size_bytes=each.size_bytes)
+        for each in COPIED
     ),
 )
-GRAPH = OpGraph(
-    (
-        Op(
-            name,
-            "MatMul",
-            kernel=Kernel(KernelFamily.LINEAR, (1, LARGE_SIDE, LARGE_SIDE, LARGE_SIDE)),
-        )
-        for name in OPS
-    ),
-    (),
-)
+PRODUCT = Kernel(KernelFamily.LINEAR, (1, LARGE_SIDE, LARGE_SIDE, LARGE_SIDE))
+GRAPH = OpGraph((Op(name, "MatMul", kernel=PRODUCT) for name in OPS), ())
 
 
 def over_host(copies):
@@ -160,33 +144,20 @@ def acceptance(*pairs):
 def _planes(kernels, copies, step_us):
     starts = [EVERY_US * step for step in range(STEPS)]
     marks = [_event("train", at, at + step_us, step_num=i) for i, at in enumerate(starts)]
-    gpus = [
-        gpu(
-            number,
-            [
-                _event("some_kernel", at + k.start_us, at + k.end_us, tf_op=f"{k.op}:MatMul")
-                for at in starts
-                for k in kernels
-                if k.gpu == number
-            ],
-            [
-                _event(
-                    copy.name,
-                    at + copy.start_us,
-                    at + copy.end_us,
-                    memcpy_details=f"size:{copy.size_bytes} dest:{copy.dest} async:1"
-                    if copy.dest is not None
-                    else f"kind:pinned size:{copy.size_bytes} async:1",
-                    edge_name=f"edge_7_{copy.producer}",
-                )
-                for at in starts
-                for copy in copies
-                if copy.gpu == number
-            ],
-        )
-        for number in (0, 1)
-    ]
-    return [*gpus, host(marks)]
+    streams = {0: ([], []), 1: ([], [])}
+    for at in starts:
+        for each in kernels:
+            ends_us = (at + each.start_us, at + each.end_us)
+            found = _event("some_kernel", *ends_us, tf_op=f"{each.op}:MatMul")
+            streams[each.gpu][0].append(found)
+        for each in copies:
+            ends_us = (at + each.start_us, at + each.end_us)
+            details = "kind:pinned size:{}" if each.dest is None else "size:{} dest:{}"
+            details = f"{details.format(each.size_bytes, each.dest)} async:1"
+            edge = f"edge_7_{each.producer}"
+            found = _event(each.name, *ends_us, memcpy_details=details, edge_name=edge)
+            streams[each.gpu][1].append(found)
+    return [*(gpu(number, *found) for number, found in streams.items()), host(marks)]
 
 
 def _event(name, start_us, end_us, **stats):

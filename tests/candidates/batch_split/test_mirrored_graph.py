@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest
@@ -168,9 +166,17 @@ LATENCY_NS = 7_000
 replicas = pytest.mark.parametrize("count", [2, 3, 4, 8])
 
 
+def own(count, *sizes):
+    """Return tensors of these sizes that each of so many replicas has."""
+    return [
+        [RingTensor(replica, "own", port, size) for port, size in enumerate(sizes)]
+        for replica in range(count)
+    ]
+
+
 def sent(ops):
     """Return the bytes that cross from one replica to another."""
-    found: Counter[tuple[int, int]] = Counter()
+    found = Counter()
     for each in ops:
         for tensor in each.inputs:
             if tensor.replica != each.replica:
@@ -181,7 +187,7 @@ def sent(ops):
 def reached(ops, end):
     """Return all that an op was computed from."""
     made = {(each.replica, each.name): each for each in ops}
-    found: set[tuple[int, str]] = set()
+    found = set()
     waiting = [end]
     while waiting:
         here = waiting.pop()
@@ -214,26 +220,23 @@ def simulated_ns(ops, count):
 @replicas
 def test_an_all_reduce_sends_two_parts_of_k_less_one_over_each_link(count):
     size = 840  # Chunks are equal for all these counts.
-    parts = [[RingTensor(r, "own", 0, 800), RingTensor(r, "own", 1, 40)] for r in range(count)]
-    ops = list(all_reduce("sum", parts, None))
+    ops = list(all_reduce("sum", own(count, size - 40, 40), None))
     around = {(r, (r + 1) % count) for r in range(count)}
     assert sent(ops) == dict.fromkeys(around, 2 * (count - 1) * size // count)
 
 
 @replicas
 def test_every_replica_ends_with_what_all_of_them_had(count):
-    parts = [RingTensor(r, "own", 0, 10 + r) for r in range(count)]
-    for ops in (
-        list(all_reduce("sum", [[RingTensor(r, "own", 0, 10)] for r in range(count)], None)),
-        list(all_gather("rows", parts, None)),
-    ):
+    rows = [RingTensor(r, "own", 0, 10 + r) for r in range(count)]
+    for made in (all_reduce("sum", own(count, 10), None), all_gather("rows", rows, None)):
+        ops = list(made)
         name = ops[0].name.split("/")[0]
         for replica in range(count):
             assert {(r, "own") for r in range(count)} <= reached(ops, (replica, f"{name}/done"))
 
 
 def test_chunks_that_cannot_be_equal_hold_all_bytes_together():
-    ops = list(all_reduce("sum", [[RingTensor(r, "own", 0, 100)] for r in range(3)], None))
+    ops = list(all_reduce("sum", own(3, 100), None))
     (pack,) = (each for each in ops if each.name == "sum/pack" and each.replica == 0)
     assert sorted(pack.made_bytes) == [33, 33, 34]
     for each in ops:
@@ -251,11 +254,9 @@ def test_an_all_gather_hands_on_what_it_got(count):
 
 @replicas
 def test_simulated_an_all_reduce_takes_its_hops_over_the_links(count):
-    size = 840_000
-    parts = [[RingTensor(r, "own", 0, size)] for r in range(count)]
-    hops = 2 * (count - 1)
-    expected = hops * (LATENCY_NS + size / count)
-    assert simulated_ns(list(all_reduce("sum", parts, None)), count) == pytest.approx(expected)
+    ops = list(all_reduce("sum", own(count, 840_000), None))
+    expected = 2 * (count - 1) * (LATENCY_NS + 840_000 / count)
+    assert simulated_ns(ops, count) == pytest.approx(expected)
 
 
 def test_a_collective_begins_after_the_one_before():

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from split_steps import op, step, training, wired
+from split_steps import step, training
 
 from placement_advisor.candidates.batch_split.plan import (
     check_no_pairs,
@@ -93,15 +93,13 @@ def test_a_loop_over_samples_that_holds_a_variable_is_refused():
 
 
 def test_a_step_that_is_another_graph_or_has_no_batch_is_refused():
-    one = wired([op("x", 32, role=Role.INPUT), op("y", 32)], {"y": ["x"]})
-    other = wired([op("x", 16, role=Role.INPUT), op("loop", 16)], {"loop": ["x"]})
-    with pytest.raises(
-        BatchSplitError, match="at another batch size the step is a different graph: see op 'y'"
-    ):
+    one, other = step(4, "x 8n - input; y 8n < x"), step(2, "x 8n - input; loop 8n < x")
+    told = "at another batch size the step is a different graph: see op 'y'"
+    with pytest.raises(BatchSplitError, match=told):
         plan_split(one, other, [])
-    ops = [op("x", 32, role=Role.INPUT), op("y", 32), op("z", 32)]
+    in_turn, side_by_side = (step(4, f"x 8n - input; y 8n < x; z 8n < {read}") for read in "yx")
     with pytest.raises(BatchSplitError, match="see op 'z'"):
-        plan_split(wired(ops, {"y": ["x"], "z": ["y"]}), wired(ops, {"y": ["x"], "z": ["x"]}), [])
+        plan_split(in_turn, side_by_side, [])
     with pytest.raises(BatchSplitError, match="no tensor of the step grows"):
         plan_split(training(4), training(4), [])
 
@@ -115,11 +113,8 @@ def test_what_holds_something_for_each_pair_is_refused_and_not_what_is_rounded_u
     with pytest.raises(BatchSplitError, match="op 'scores' makes something for each pair"):
         check_no_pairs(scored(16), scored(4), 4)
 
-    def routed(samples):
-        room = op("room", 4 * -(-samples // 3))
-        return wired([op("x", 32 * samples, role=Role.INPUT), room], {"room": ["x"]})
-
-    check_no_pairs(routed(16), routed(4), 4)
+    many, few = (step(n, f"x 32n - input; room {4 * -(-n // 3)} < x") for n in (16, 4))
+    check_no_pairs(many, few, 4)
 
 
 def normalized(samples, more=""):
