@@ -192,31 +192,24 @@ RAN = RerunEstimate(fixed_s=40.0, round_s=2.0)
 NOT_RUN = RerunEstimate(fixed_s=40.0, round_s=2.0, left_out="--quick")
 NOT_HERE = RerunEstimate(fixed_s=30.0, round_s=None, left_out="--quick")
 S = 1_000_000_000
+MORE = NextRun(change="with --resume --rounds 130", takes_ns=300 * S)
 IN_FULL = NextRun(change="without --quick", takes_ns=70 * S)
+THERE = NextRun(change="without --quick", takes_ns=30 * S)
+MORE_ROUNDS = "; more rounds (--resume --rounds 130"
+QUIETER = "a quieter machine would settle it"
+ON_SUCH = "; a run on such devices would settle it"
 
 
 @pytest.mark.parametrize(
     ("settling", "again", "words", "run"),
     [
         # 40 + 130 * 2 s
-        (
-            more_rounds(130),
-            RAN,
-            "; more rounds (--resume --rounds 130, about 5 min) or a quieter machine would settle "
-            "it",
-            NextRun(change="with --resume --rounds 130", takes_ns=300 * S),
-        ),
-        (
-            more_rounds(130),
-            None,
-            "; more rounds (--resume --rounds 130) or a quieter machine would settle it",
-            None,
-        ),
+        (more_rounds(130), RAN, f"{MORE_ROUNDS}, about 5 min) or {QUIETER}", MORE),
+        (more_rounds(130), None, f"{MORE_ROUNDS}) or {QUIETER}", None),
         (
             QUIETER_MACHINE,
             RAN,
-            "; the ratio is too near 0.97 for more rounds to help: only a quieter machine would "
-            "settle it",
+            f"; the ratio is too near 0.97 for more rounds to help: only {QUIETER}",
             None,
         ),
         # 40 + 15 * 2 s
@@ -230,13 +223,8 @@ IN_FULL = NextRun(change="without --quick", takes_ns=70 * S)
             IN_FULL,
         ),
         # What is not here cannot run, but be looked at for longer.
-        (
-            ELSEWHERE,
-            NOT_HERE,
-            "; a run on such devices would settle it, a profile recorded there (--costs) may",
-            NextRun(change="without --quick", takes_ns=30 * S),
-        ),
-        (RECORDED_ELSEWHERE, None, "; a run on such devices would settle it", None),
+        (ELSEWHERE, NOT_HERE, f"{ON_SUCH}, a profile recorded there (--costs) may", THERE),
+        (RECORDED_ELSEWHERE, None, ON_SUCH, None),
         # A verdict that is simulated is worth a run though nothing is in doubt.
         (None, NOT_RUN, "", IN_FULL),
         (None, RAN, "", None),

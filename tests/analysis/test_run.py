@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from op_graphs import chain
 from sample_analysis import OPTIONS
+from sample_hosts import TWO_HOSTS
 
 from placement_advisor.analysis import runs
 from placement_advisor.analysis.progress import AnalysisProgress, SilentListener
@@ -20,14 +21,7 @@ from placement_advisor.analysis.tracing import load_model
 from placement_advisor.cost.table import CostBasis, CostSource
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.machine.testbed_plan import (
-    HostLink,
-    HostShare,
-    TestbedKind,
-    plan_hosts,
-    plan_testbed,
-)
-from placement_advisor.machine.this_machine import core_slots
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.measurement import LoopTiming
 from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.profile.recorded_ops import RecordedOp, RecordedProfile
@@ -314,11 +308,8 @@ def test_the_plan_says_why_nothing_runs_and_nothing_is_recorded_beside_gpus_or_o
         "no candidate ran: `EagerPyFunc` at train.py:12 calls Python, which stays with the process "
         "that made it; op times were measured there"
     )
-    host = HostShare(
-        name="far", address="far", slots=core_slots([0, 1]), fingerprint="f", is_here=False
-    )
     with pytest.raises(ModelError, match="no host can run this step: `EagerPyFunc`"):
-        own_process_plan(plan_hosts((host,), HostLink.TLS), CALL)
+        own_process_plan(TWO_HOSTS, CALL)
 
 
 @pytest.mark.parametrize(

@@ -30,28 +30,20 @@ TIMES_NS = {
 }
 
 
-def detector(**kinds):
+def detector(loop="While"):
     """A convolution, and a loop that fills a list with what it finds; ``size`` reads the list."""
-    ops = [
-        Op(name="image", kind="Placeholder", role=Role.INPUT, output_bytes=(50,)),
-        Op(name="weights", kind="Const", role=Role.CONSTANT, output_bytes=(1_000,)),
-        Op(name="convolve", kind="Conv2D", device_kinds=BOTH, output_bytes=(40,), layer="network"),
-        Op(name="flat", kind="Reshape", device_kinds=BOTH, output_bytes=(20,), layer="network"),
-        *(
-            Op(name=name, kind=kind, device_kinds=BOTH, output_bytes=(4,), layer="boxes",
-               variable="boxes/list" if name not in ("size", "end") else None)
-            for name, kind in {
-                "list": "TensorArrayV3", "fill": "TensorArrayScatterV3", "loop": "While",
-                "size": "Range", "gather": "TensorArrayGatherV3", "end": "Identity", **kinds,
-            }.items()
-        ),
-    ]  # fmt: skip
-    ends = [
-        *("image convolve", "weights convolve", "convolve flat", "flat fill", "list fill"),
-        *("fill loop", "loop size", "size gather", "loop gather", "gather end"),
-    ]
-    edges = [Edge(producer=a, consumer=b, port=0, size_bytes=0) for a, b in map(str.split, ends)]
-    return sized(ops, edges)
+    graph = graph_of(
+        "image Placeholder input; weights Const constant; "
+        "convolve Conv2D - network < image weights; flat Reshape - network < convolve; "
+        "list TensorArrayV3 - boxes boxes/list; "
+        "fill TensorArrayScatterV3 - boxes boxes/list < flat list; "
+        f"loop {loop} - boxes boxes/list < fill; size Range - boxes < loop; "
+        "gather TensorArrayGatherV3 - boxes boxes/list < size loop; end Identity - boxes < gather"
+    )
+    size = {"image": 50, "weights": 1_000, "convolve": 40, "flat": 20}
+    ops = [op._replace(output_bytes=(size.get(op.name, 4),)) for op in graph.ops]
+    ops = [op._replace(device_kinds=BOTH) if op.layer else op for op in ops]
+    return sized(ops, graph.edges)
 
 
 def on_gpu(propose, graph, times_ns=TIMES_NS):
