@@ -211,9 +211,8 @@ def test_a_name_that_keras_made_up_gives_way_to_that_of_the_file(name, title):
     assert title_of(name, Path("models/ranker.py")) == title
 
 
-ALONE_NS = 1_000
 # Ops that take so long that half of them elsewhere is nearly twice as fast.
-LONG_NS, SHORT_NS = 2_000, 1
+LONG_NS = 2_000
 
 
 def foreseen_with(op_ns, *further, is_searched=True):
@@ -235,7 +234,7 @@ def ran(ratios, failed=None):
     """Return results of splits that took so many times as long as the single device."""
 
     def rounds(ratio, failure=None):
-        found = outcome(round(ratio * ALONE_NS), failure=failure)
+        found = outcome(round(ratio * 1_000), failure=failure)
         return replace(found, measured=replace(found.measured, rounds=found.measured.rounds * 5))
 
     return RunResults(
@@ -259,7 +258,7 @@ def test_a_split_that_was_not_run_runs_if_it_is_expected_to_be_faster_than_all_t
 
 
 def test_nothing_runs_that_promises_too_little_or_does_not_fit():
-    assert refine(foreseen_with(SHORT_NS, half()), ran({SPLIT: 3.0}), EFFORT) is None
+    assert refine(foreseen_with(1, half()), ran({SPLIT: 3.0}), EFFORT) is None
     assert refine(foreseen_with(LONG_NS, half()), ran({SPLIT: 0.2}), EFFORT) is None
     before = foreseen_with(LONG_NS, half(), is_searched=False)
     assert refine(before, ran({SPLIT: 0.2}), EFFORT) is None

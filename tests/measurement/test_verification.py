@@ -78,12 +78,16 @@ def test_what_agrees_is_verified_where_rounding_moves_it_more(factor, unverified
     assert found(once, reference, rounded).unverified == ("w",)
 
 
+def in_both_steps(values):
+    return results(np.zeros(len(values)), (values, values))
+
+
 def _elements(few, others):
     """What two steps give to 200 elements, of which two and all others are multiplied."""
     values = np.tile([3e-12, -3e-12], 100)
     values[:2] *= few
     values[2:] *= others
-    return results(np.zeros(200), (values, values))
+    return in_both_steps(values)
 
 
 @pytest.mark.parametrize(
@@ -103,12 +107,10 @@ def test_a_hundredth_of_the_elements_may_be_up_to_rounding(ours, rounded, unveri
 
 
 def test_more_than_a_hundredth_of_the_elements_may_not():
-    def of(values):
-        return results(np.zeros(199), (values[:199], values[:199]))
-
     ones = np.full(199, 3e-12)
     moved = np.concatenate([ones[:2] * 1.05, ones[2:]])
-    assert found(of(ones * 1.0001), of(ones), of(moved)).unverified == ("w",)
+    runs = map(in_both_steps, (ones * 1.0001, ones, moved))
+    assert found(*runs).unverified == ("w",)
     # Elements that nothing changes are not counted.
     assert found(_sparse(1.0002), _sparse(1.0), _sparse(1.05)).unverified == ("w",)
 
@@ -118,7 +120,7 @@ def _sparse(factor):
     values = np.zeros(1_000)
     values[:10] = 3e-12
     values[0] *= factor
-    return results(np.zeros(1_000), (values, values))
+    return in_both_steps(values)
 
 
 def test_what_any_of_several_roundings_explains_is_no_mistake():
