@@ -193,9 +193,10 @@ NOT_RUN = RerunEstimate(fixed_s=40.0, round_s=2.0, left_out="--quick")
 NOT_HERE = RerunEstimate(fixed_s=30.0, round_s=None, left_out="--quick")
 S = 1_000_000_000
 MORE = NextRun(change="with --resume --rounds 130", takes_ns=300 * S)
-IN_FULL = NextRun(change="without --quick", takes_ns=70 * S)
+FULL = NextRun(change="without --quick", takes_ns=70 * S)
 THERE = NextRun(change="without --quick", takes_ns=30 * S)
 MORE_ROUNDS = "; more rounds (--resume --rounds 130"
+TOO_NEAR = "; the ratio is too near 0.97"
 QUIETER = "a quieter machine would settle it"
 ON_SUCH = "; a run on such devices would settle it"
 
@@ -206,27 +207,17 @@ ON_SUCH = "; a run on such devices would settle it"
         # 40 + 130 * 2 s
         (more_rounds(130), RAN, f"{MORE_ROUNDS}, about 5 min) or {QUIETER}", MORE),
         (more_rounds(130), None, f"{MORE_ROUNDS}) or {QUIETER}", None),
-        (
-            QUIETER_MACHINE,
-            RAN,
-            f"; the ratio is too near 0.97 for more rounds to help: only {QUIETER}",
-            None,
-        ),
+        (QUIETER_MACHINE, RAN, f"{TOO_NEAR} for more rounds to help: only {QUIETER}", None),
         # 40 + 15 * 2 s
-        (REAL_RUN, NOT_RUN, "; a real run (without --quick, about 70 s) would settle it", IN_FULL),
+        (REAL_RUN, NOT_RUN, "; a real run (without --quick, about 70 s) would settle it", FULL),
         (REAL_RUN, None, "; a real run would settle it", None),
         # The same command without --quick would tell more, and run nothing either.
-        (
-            WITHOUT_PYTHON,
-            NOT_RUN,
-            "; a step without Python could run, which would settle it",
-            IN_FULL,
-        ),
+        (WITHOUT_PYTHON, NOT_RUN, "; a step without Python could run, which would settle it", FULL),
         # What is not here cannot run, but be looked at for longer.
         (ELSEWHERE, NOT_HERE, f"{ON_SUCH}, a profile recorded there (--costs) may", THERE),
         (RECORDED_ELSEWHERE, None, ON_SUCH, None),
         # A verdict that is simulated is worth a run though nothing is in doubt.
-        (None, NOT_RUN, "", IN_FULL),
+        (None, NOT_RUN, "", FULL),
         (None, RAN, "", None),
     ],
 )

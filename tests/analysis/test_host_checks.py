@@ -183,7 +183,7 @@ STEP = {
     "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
     "SLURM_STEP_NUM_TASKS": "4",
 }
-NO_TASK = "no task that computes"
+NO_TASK, TOO_MANY = "no task that computes", "Requested 9 tasks but only 5"
 JOB = {"SLURM_JOB_NODELIST": "n[08-09],m5", "SLURM_TASKS_PER_NODE": "1(x2),3", "SLURM_NTASKS": "5"}
 
 
@@ -236,11 +236,7 @@ def test_a_variable_that_is_missing_is_named(name):
     assert "salloc" in (error.value.hint or "")
 
 
-CLUSTER = {
-    "chief": ["a.example.org:2222"],
-    "worker": ["b.example.org:2222", "b.example.org:2223"],
-    "ps": ["c.example.org:2222"],
-}
+CLUSTER = {"chief": ["n1:2222"], "worker": ["n2:2222", "n2:2223"], "ps": ["n3:2222"]}
 TF_CONFIG = json.dumps({"cluster": CLUSTER, "task": {"type": "worker"}})
 
 
@@ -250,11 +246,7 @@ TF_CONFIG = json.dumps({"cluster": CLUSTER, "task": {"type": "worker"}})
         (HostSource.SLURM, STEP, hosts(("n1", 2), ("n2", 2))),
         (HostSource.SLURM, JOB, hosts(("m5", 3), ("n08", 1), ("n09", 1))),
         # Of a cluster, the tasks that compute.
-        (
-            HostSource.TF_CONFIG,
-            {"TF_CONFIG": TF_CONFIG},
-            hosts(("a.example.org", 1), ("b.example.org", 2)),
-        ),
+        (HostSource.TF_CONFIG, {"TF_CONFIG": TF_CONFIG}, hosts(("n1", 1), ("n2", 2))),
     ],
 )
 def test_the_resolver_reads_what_the_environment_says(environment, source, variables, found):
@@ -266,11 +258,7 @@ def test_the_resolver_reads_what_the_environment_says(environment, source, varia
 @pytest.mark.parametrize(
     ("source", "variables", "problem"),
     [
-        (
-            HostSource.SLURM,
-            JOB | {"SLURM_NTASKS": "9"},
-            "SLURM variables: Requested 9 tasks but only 5",
-        ),
+        (HostSource.SLURM, JOB | {"SLURM_NTASKS": "9"}, f"SLURM variables: {TOO_MANY}"),
         (HostSource.TF_CONFIG, {}, "--hosts tf-config: TF_CONFIG is not set"),
         (HostSource.TF_CONFIG, {"TF_CONFIG": ""}, "TF_CONFIG: "),
         (HostSource.TF_CONFIG, {"TF_CONFIG": "{"}, "TF_CONFIG: "),

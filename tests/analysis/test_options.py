@@ -90,29 +90,26 @@ def test_names_of_objects_outputs_and_folders_are_those_of_the_folder():
     assert asked("train.py").run_command(2) == "advisor run train.py --devices 2"
 
 
+QUICK = {"quick": True, "run": False}
+
+
 @pytest.mark.parametrize(
     ("options", "name"),
     [
         ({"path": "a/net.py"}, "net"),
         ({"path": "exported/"}, "exported"),
         ({"path": "net.keras"}, "net"),
-        ({"quick": True, "run": False}, "net-quick"),
+        (QUICK, "net-quick"),
         ({"run": False}, "net-no-run"),
         ({"testbed": TestbedKind.NONE}, "net-no-run"),
         ({"hardware": "2xA100"}, "net-2xA100"),
         ({"hardware": "machines/two cards.toml"}, "net-two-cards"),
         ({"hardware": "2x(8xV100-NVLink)-10GbE"}, "net-2x-8xV100-NVLink-10GbE"),
         ({"hardware": "GTX1080Ti+GTX1080-PCIe3"}, "net-GTX1080Ti+GTX1080-PCIe3"),
-        ({"hardware": "2xA100", "quick": True, "run": False}, "net-2xA100-quick"),
-        (
-            {"hardware": "2xA100", "costs": Path("logs/step.xplane.pb")},
-            "net-2xA100-costs-step.xplane",
-        ),
+        (QUICK | {"hardware": "2xA100"}, "net-2xA100-quick"),
+        ({"hardware": "T4", "costs": Path("logs/step.xplane.pb")}, "net-T4-costs-step.xplane"),
         ({"batch_size": 64}, "net-batch64"),
-        (
-            {"batch_size": 64, "mode": "infer", "quick": True, "run": False},
-            "net-infer-batch64-quick",
-        ),
+        (QUICK | {"batch_size": 64, "mode": "infer"}, "net-infer-batch64-quick"),
         ({"outputs": ("loss:0", "top/score")}, "net-loss-0-top-score"),
         ({"devices": 4}, "net-4-devices"),
         ({"testbed": TestbedKind.LOGICAL_CPUS}, "net-logical-cpus"),
@@ -148,6 +145,8 @@ CLUSTER = Cluster(
     dispatch=Dispatch(step_overhead_ns=9, asleep_ns=4),
     sharing=Sharing(split_ratio=1.1),
 )
+SINGLE = EarlierRounds(rounds=((1, 2), (3, 4)), warmup_ns=(9, 9), failure=None, is_brief=False)
+CRASHED = CandidateFailure(kind=FailureKind.CRASHED, message="it crashed", in_full="x" * 20_000)
 KEPT = ResumeState(
     conditions={"--steps": "4", "testbed": "two"},
     traced={"graph": "0123"},
@@ -159,20 +158,9 @@ KEPT = ResumeState(
         collectives=CollectiveTimes(call_ns=1, launch_ns=2, hop_ns=3, ns_per_byte=0.25),
     ),
     candidates={
-        "single": EarlierRounds(
-            rounds=((1, 2), (3, 4)), warmup_ns=(9, 9), failure=None, is_brief=False
-        ),
-        "searched-2": EarlierRounds(
-            rounds=((), (5, 6)), warmup_ns=(), failure=None, is_brief=False
-        ),
-        "alternating": EarlierRounds(
-            rounds=((),),
-            warmup_ns=(1,),
-            failure=CandidateFailure(
-                kind=FailureKind.CRASHED, message="it crashed", in_full="x" * 20_000
-            ),
-            is_brief=True,
-        ),
+        "single": SINGLE,
+        "searched-2": replace(SINGLE, rounds=((), (5, 6)), warmup_ns=()),
+        "alternating": EarlierRounds(rounds=((),), warmup_ns=(1,), failure=CRASHED, is_brief=True),
     },
     beside=ReferenceTimings(as_is_ns=(4, 4, 4, 5), warnings=("so",)),
     after_runs={
@@ -220,7 +208,7 @@ def test_a_damaged_file_is_read_or_refused_with_its_name(tmp_path):
 def test_without_rounds_there_is_nothing_to_resume(tmp_path):
     with pytest.raises(AdvisorError, match="nothing to resume: it holds no analysis of which"):
         read_resume_state(tmp_path)
-    none = {"single": replace(KEPT.candidates["single"], rounds=())}
+    none = {"single": replace(SINGLE, rounds=())}
     write_resume_state(replace(KEPT, candidates=none), tmp_path)
     with pytest.raises(AdvisorError, match=r"rounds.json: .* candidates: no round was timed"):
         read_resume_state(tmp_path)

@@ -15,7 +15,7 @@ from placement_advisor.tf.answers import LeftOut
 
 MS = 1_000_000
 STEP = graph_of([op("forward", 8), op("update", 8, Role.UPDATE)], ("forward", "update"))
-GOOD_INPUT = ("TensorSliceDataset", "ParallelMapDataset", "CacheDataset", "PrefetchDataset")
+GOOD_INPUT = "TensorSlice ParallelMap Cache Prefetch"
 
 
 def _evidence(costs_ns=(60, 30), launch_ns=0, **more):
@@ -32,7 +32,8 @@ def _waits(**more):
 
 
 def _input(batch_ns, transformations=GOOD_INPUT):
-    return InputTiming(batch_ns=(batch_ns,) * 3, transformations=tuple(transformations))
+    names = tuple(f"{each}Dataset" for each in transformations.split())
+    return InputTiming(batch_ns=(batch_ns,) * 3, transformations=names)
 
 
 def test_a_device_that_mostly_launches_is_told_what_it_can_do():
@@ -65,10 +66,10 @@ def test_a_device_that_mostly_computes_does_not_wait(step):
 @pytest.mark.parametrize(
     ("transformations", "advised"),
     [
-        ((), "parallel map, prefetch, cache, larger reads"),
-        (("MapDataset", "BatchDataset"), "parallel map, prefetch, cache, larger reads"),
-        (("BatchDataset", "PrefetchDataset", "RepeatDataset"), "cache, larger reads"),
-        (("ParallelMapDataset", "BatchDataset"), "prefetch, cache, larger reads"),
+        ("", "parallel map, prefetch, cache, larger reads"),
+        ("Map Batch", "parallel map, prefetch, cache, larger reads"),
+        ("Batch Prefetch Repeat", "cache, larger reads"),
+        ("ParallelMap Batch", "prefetch, cache, larger reads"),
         (GOOD_INPUT, "larger reads"),
     ],
 )
@@ -261,13 +262,10 @@ def test_what_is_extrapolated_never_leads():
 @pytest.mark.parametrize(
     ("transformations", "missing"),
     [
-        (("TensorSliceDataset", "BatchDataset"), "prefetch"),
-        (("MapDataset", "CacheDataset", "BatchDataset"), "prefetch and no parallel map"),
-        (
-            ("ParallelMapDataset", "PrefetchDataset", "BatchDataset"),
-            "prefetch at its end and no cache",
-        ),
-        (("MapDataset", "BatchDataset"), "prefetch and no parallel map and no cache"),
+        ("TensorSlice Batch", "prefetch"),
+        ("Map Cache Batch", "prefetch and no parallel map"),
+        ("ParallelMap Prefetch Batch", "prefetch at its end and no cache"),
+        ("Map Batch", "prefetch and no parallel map and no cache"),
     ],
 )
 def test_what_the_input_lacks_is_named(transformations, missing):
@@ -282,18 +280,16 @@ def test_what_the_input_lacks_is_named(transformations, missing):
     "timing",
     [
         # It ends in a prefetch, and so overlaps.
-        _input(45, ("TensorSliceDataset", "PrefetchDataset")),
-        _input(45, ("MapDataset", "BatchDataset", "PrefetchDataset")),
-        _input(
-            45, ("ParallelMapDataset", "PaddedBatchDataset", "PrefetchDataset", "OptionsDataset")
-        ),
-        _input(45, ("BatchDataset", "PrefetchDataset", "RepeatDataset", "TakeDataset")),
+        _input(45, "TensorSlice Prefetch"),
+        _input(45, "Map Batch Prefetch"),
+        _input(45, "ParallelMap PaddedBatch Prefetch Options"),
+        _input(45, "Batch Prefetch Repeat Take"),
         # It has everything, or next to no work.
         _input(45),
-        _input(8, ["MapDataset"]),
+        _input(8, "Map"),
         None,
         # It does not tell how it is made.
-        _input(45, ()),
+        _input(45, ""),
     ],
 )
 def test_a_pipeline_that_overlaps_or_has_little_to_hide_is_left_alone(timing):
