@@ -141,7 +141,7 @@ ASSUMED = partial(bound, 9_800_000, source=CostSource.ASSUMED)
 BEST = "stay single: best split is towers at 0.80× (95 % interval 0.77–0.83), measured on 2"
 NO_BETTER = "does not beat the step as it is"
 UNMEASURED = "no split was measured to compare with single"
-QUIETER = "a quieter machine would settle it"
+QUIET = "a quieter machine would settle it"
 REAL_RUN = "; a real run would settle it"
 ON_SUCH = "; a run on such devices would settle it"
 RECORDING = f"{ON_SUCH}, a profile recorded there (--costs) may"
@@ -165,12 +165,10 @@ def case(verdict, says, *tried, on=TESTBED, as_is=None, proof=None, winner=None)
         case(STAY, BEST, SINGLE, SLOW, SLOWEST, winner="towers"),
         # The interval reaches 0.06 from the median, the margin is 0.02 away: 20 * 3 * 3 rounds,
         # 20 of which have run.
-        case(
-            OPEN, f"(--resume --rounds 160) or {QUIETER}", SINGLE, UNSURE, SLOWEST, winner="towers"
-        ),
-        case(OPEN, f"only {QUIETER}", SINGLE, unsure(0.971, 0.9, 1.0)),
-        case(OPEN, f"only {QUIETER}", SINGLE, unsure(0.97, 0.9, 1.0)),
-        case(OPEN, f"(--resume --rounds 20) or {QUIETER}", SINGLE, unsure(0.95, 0.93, 0.97)),
+        case(OPEN, f"(--resume --rounds 160) or {QUIET}", SINGLE, UNSURE, SLOWEST, winner="towers"),
+        case(OPEN, f"only {QUIET}", SINGLE, unsure(0.971, 0.9, 1.0)),
+        case(OPEN, f"only {QUIET}", SINGLE, unsure(0.97, 0.9, 1.0)),
+        case(OPEN, f"(--resume --rounds 20) or {QUIET}", SINGLE, unsure(0.95, 0.93, 0.97)),
         # What ran briefly leaves nothing in doubt.
         *(case(STAY, "", SINGLE, SLOW, each, winner="towers") for each in BRIEF),
         case(OPEN, "cannot tell: single has no measurement", candidate("single"), FAST),
