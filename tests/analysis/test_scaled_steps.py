@@ -214,9 +214,7 @@ def test_layers_on_two_devices_fit_where_one_would_hold_too_much():
 
 WHOLE = unsplit(two_towers(8), 8)
 FEW, ODD = BatchSplitError("too few samples"), BatchSplitError("it takes no such batch")
-SPLITS = {2: split_towers(2), 4: FEW}
-LARGER = {2: two_towers(16), 4: ODD}
-TRACES = HostTraces(WHOLE, SPLITS, LARGER)
+TRACES = HostTraces(WHOLE, {2: split_towers(2), 4: FEW}, {2: two_towers(16), 4: ODD})
 
 
 def samples(traces):
@@ -235,11 +233,8 @@ def test_hosts_share_the_batch_or_have_one_each_and_what_cannot_be_split_leaves_
     assert samples(TRACES.weak(4, 2)) == 16
     assert TRACES.weak(1, 4) is ODD
     even = split_towers(2)
-    uneven = replace(
-        even,
-        shares={5: two_towers(5), 3: two_towers(3)},
-        wiring=replace(even.wiring, shares=(5, 3)),
-    )
+    wiring = replace(even.wiring, shares=(5, 3))
+    uneven = replace(even, shares={n: two_towers(n) for n in (5, 3)}, wiring=wiring)
     assert samples(TRACES._replace(splits={2: uneven}).strong(2)) == 5
     alone = TRACES._replace(splits={2: FEW, 4: FEW})
     assert samples(alone.strong(1)) == 8

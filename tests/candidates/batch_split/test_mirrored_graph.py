@@ -1,4 +1,5 @@
 from collections import Counter
+from functools import partial
 
 import pytest
 from placed_steps import pair, place, price
@@ -32,15 +33,13 @@ def crossing(found):
 def test_every_replica_has_the_variables_and_its_share_and_only_chunks_of_gradients_cross():
     found = mirrored(2, 2)
     updates = {op.name: op.variable for op in found.graph.ops if op.role is Role.UPDATE}
-    assert updates == {
-        "replica_0/update": "replica_0/weights",
-        "replica_1/update": "replica_1/weights",
-    }
+    both = ("replica_0", "replica_1")
+    assert updates == {f"{replica}/update": f"{replica}/weights" for replica in both}
     assert found.graph.parameter_bytes == 2 * training(1).parameter_bytes
-    for replica in (0, 1):
-        read = {edge.producer for edge in found.graph.inputs_of(f"replica_{replica}/update")}
-        assert f"replica_{replica}/all_reduce/done" in read
-        assert f"replica_{replica}/gradient" not in read
+    for replica in both:
+        read = {edge.producer for edge in found.graph.inputs_of(f"{replica}/update")}
+        assert f"{replica}/all_reduce/done" in read
+        assert f"{replica}/gradient" not in read
     assert found.graph.op("replica_1/product").output_bytes == (16,)
     assert found.source["replica_1/product"] == (1, "product")
     assert found.source["replica_1/update"] == (None, "update")
@@ -60,11 +59,8 @@ def test_every_replica_has_the_variables_and_its_share_and_only_chunks_of_gradie
 def test_what_is_not_of_a_share_is_as_large_as_for_the_whole_batch():
     text = "x 8n - input; state 0 VarHandleOp variable state; "
     text += "swap 8n Exchange - state < state x; product 8n < swap"
-    found = mirrored_graph(
-        split_traces(
-            lambda samples: step(samples, text), (2, 2), [("product", 0)], merge=Merge.CONCAT
-        )
-    )
+    at = partial(step, text=text)
+    found = mirrored_graph(split_traces(at, (2, 2), [("product", 0)], merge=Merge.CONCAT))
     assert found.graph.op("replica_1/swap").output_bytes == (32,)
     assert found.graph.op("replica_1/product").output_bytes == (16,)
 
@@ -113,22 +109,16 @@ def test_gradients_that_follow_from_an_update_are_exchanged_after_it():
     assert exchanges == {"all_reduce", "all_reduce_1"}
 
 
-def looking_up_twice(samples, joining="ConcatV2"):
-    """Return a step that adds the rows of two lookups up in one table: 8 bytes a row."""
-    return step(
-        samples,
+def mirrored_lookups(joining="ConcatV2", first=Merge.CONCAT, second=Merge.CONCAT):
+    """Mirror a step that adds the rows of two lookups up in one table: 8 bytes a row."""
+    text = (
         "x 8n Placeholder input; table 64 VarHandleOp variable table; axis 4 Const constant; "
         "first 8n Reshape backward < x; second 8n Reshape backward < x; "
         f"joined 16n {joining} update < first second axis; "
-        "update - ResourceScatterAdd update table < table joined",
+        "update - ResourceScatterAdd update table < table joined"
     )
-
-
-def mirrored_lookups(joining="ConcatV2", first=Merge.CONCAT, second=Merge.CONCAT):
-    traces = split_traces(
-        lambda samples: looking_up_twice(samples, joining), (2, 2), (), ("update",),
-        first=first, second=second,
-    )  # fmt: skip
+    at = partial(step, text=text)
+    traces = split_traces(at, (2, 2), (), ("update",), first=first, second=second)
     assert set(traces.wiring.plan.merged) == {("first", 0), ("second", 0)}
     return mirrored_graph(traces)
 
