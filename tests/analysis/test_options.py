@@ -171,11 +171,6 @@ KEPT = ResumeState(
 )
 
 
-def test_what_is_written_is_read_again(tmp_path):
-    write_resume_state(KEPT, tmp_path)
-    assert read_resume_state(tmp_path) == KEPT
-
-
 def damaged(document):
     """Yield a document with each of its values in turn left out, or another one in its place."""
     if isinstance(document, dict):
@@ -190,8 +185,11 @@ def damaged(document):
                 yield [*document[:i], other, *document[i + 1 :]]
 
 
-def test_a_damaged_file_is_read_or_refused_with_its_name(tmp_path):
+def test_what_is_written_is_read_again_and_a_damaged_file_is_read_or_refused_with_its_name(
+    tmp_path,
+):
     write_resume_state(KEPT, tmp_path)
+    assert read_resume_state(tmp_path) == KEPT
     file, refusals = tmp_path / ROUNDS_FILE, []
     documents = list(damaged(json.loads(file.read_text())))
     for document in documents:

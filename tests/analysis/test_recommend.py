@@ -183,10 +183,8 @@ def case(verdict, says, *tried, on=TESTBED, as_is=None, proof=None, winner=None)
         case(OPEN, "", ALONE, BAD, on=NOT_RUN),
         case(STAY, "", ALONE, BAD, GOOD, on=NOT_RUN),
         # On real devices a split must beat the step as it is, within rounds.
-        case(SPLIT, "", SINGLE, FAST, on=GPUS, as_is=[10 * MS] * 20, winner="towers"),
         case(SPLIT, "", SINGLE, FAST, on=GPUS, as_is=[7_250_000] * 20, winner="towers"),
         case(STAY, NO_BETTER, SINGLE, FAST, on=GPUS, as_is=[7_200_000] * 20),
-        case(STAY, NO_BETTER, SINGLE, FAST, on=GPUS, as_is=[5 * MS] * 20),
         case(OPEN, "", SINGLE, FAST, on=GPUS, as_is=[5 * MS, 9 * MS] * 10),
         case(SPLIT, "", SINGLE, IN_SLOW_MINUTES, on=GPUS, as_is=AS_IS_IN_SLOW_MINUTES),
         # In some rounds the split takes longer, so that the interval of their ratio has 1 in it.

@@ -86,7 +86,6 @@ def test_hosts_and_the_ways_between_them_are_measured_once_and_kept_or_anew_if_t
 @pytest.mark.parametrize(
     ("now_ns", "holds"),
     [
-        ((15_000_000, 25_000_000), True),
         ((22_000_000, 17_000_000), True),
         ((23_000_000, 25_000_000), False),
         ((15_000_000, 16_000_000), False),
