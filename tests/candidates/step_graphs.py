@@ -24,6 +24,22 @@ class Call:
     cost_ns: int = 100
 
 
+def calls_of(text):
+    """Return calls that semicolons part: `name ns < what it reads`; they take 100 ns if not said.
+
+    Among what is read `w=40` is a variable of 40 bytes.
+    """
+    found = []
+    for each in text.split("; "):
+        words, _, read = each.partition(" < ")
+        name, cost_ns = (*words.split(), 100)[:2]
+        feeds = tuple(word for word in read.split() if "=" not in word)
+        held = (word.split("=") for word in read.split() if "=" in word)
+        variables = tuple((variable, int(size)) for variable, size in held)
+        found.append(Call(name=name, feeds=feeds, variables=variables, cost_ns=int(cost_ns)))
+    return found
+
+
 def cluster_of(*devices, hosts=(), latency_ns=10):
     """Return devices (or CPUs of these names), all linked: 10 ns a copy and 1 for each byte."""
     devices = tuple(Device(name=d, kind="CPU") if isinstance(d, str) else d for d in devices)

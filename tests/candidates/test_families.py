@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from op_graphs import graph_of
 from placed_steps import price
-from step_graphs import Call, cluster_of, deepconn, models, proposed, training_step
+from step_graphs import calls_of, cluster_of, deepconn, models, proposed, training_step
 
 from placement_advisor.candidates.by_layer import NotApplicable, alike, busy_ns
 from placement_advisor.candidates.families import (
@@ -65,8 +65,7 @@ def test_alternating_changes_device_at_every_layer_and_takes_all_in_turn():
         *("rating", "loss"),
     ]
     assert [layers[layer] for layer in order] == ["d0", "d1"] * 7
-    ends = [("in:x", "a"), *("ab", "bc", "cd")]
-    calls = [Call(name=name, feeds=(before,)) for before, name in ends]
+    calls = calls_of("a < in:x; b < a; c < b; d < c")
     layers = by_layer("alternating", calls, "d0", "d1", "d2")
     assert [layers[name] for name in "abcd"] == ["d0", "d1", "d2", "d0"]
 
@@ -139,7 +138,7 @@ def test_every_op_takes_the_next_device_but_those_of_one_variable_stay_together(
 
 SINGLE_HOST = replace(HOST, launch_overhead_ns=2)
 GPU = Device(name="GPU:0", kind="GPU", host="CPU:0")
-ONE_LAYER, ITS_COSTS = training_step([Call(name="a", feeds=("in:x",), cost_ns=100)])
+ONE_LAYER, ITS_COSTS = training_step(calls_of("a < in:x"))
 
 
 def others(*devices, hosts, graph=ONE_LAYER):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from op_graphs import graph_of, sized
 from placed_steps import price
-from step_graphs import Call, cluster_of, proposed, training_step
+from step_graphs import calls_of, cluster_of, proposed, training_step
 
 from placement_advisor.candidates import parameters_on_host
 from placement_advisor.candidates.on_host import propose_loops, propose_tail
@@ -289,7 +289,7 @@ def test_a_table_of_which_as_much_is_looked_up_stays_and_unknown_sizes_count_not
     )
     assert isinstance(beside_host(lookup_step(table_bytes=41)), Placement)
     assert isinstance(beside_host(lookup_step(rows_bytes=None)), Placement)
-    graph, _ = training_step([Call(name="a", feeds=("in:x",), variables=(("w", 80),))])
+    graph, _ = training_step(calls_of("a < in:x w=80"))
     assert beside_host(graph).reason == NONE
 
 

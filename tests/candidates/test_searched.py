@@ -4,7 +4,7 @@ import pytest
 from drawn_cases import cases
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from placed_steps import PlacedStep, diamond, edge, op, pair, place, placed, placed_steps, price
+from placed_steps import diamond, edge, op, pair, place, placed, placed_steps, price, wired
 
 from placement_advisor.candidates.families import propose as propose_by_rule
 from placement_advisor.candidates.searched import propose_searched, search_step
@@ -25,19 +25,17 @@ def asked(step, *starts, dearer=1.0, effort=SOME):
     return propose_searched(answers, step.all_costs(), step.simulator(), effort, dearer=dearer)
 
 
-def three_ops(edges):
-    wires = [edge(*ends, 8) for ends in [NAMES[:2], NAMES[1:]][:edges]]
-    graph = OpGraph([op(name, 8) for name in NAMES], wires)
-    return placed(graph, dict.fromkeys(NAMES, "a"), dict.fromkeys(NAMES, 100))
+def three_ops(edges=""):
+    return wired(dict.fromkeys(NAMES, ("a", 100, 8)), edges)
 
 
 def test_what_is_found_says_what_it_beat_and_else_what_was_not_beaten():
-    step = three_ops(edges=0)
+    step = three_ops()
     found = asked(step, step.placement)
     assert (found.label, found.family) == ("searched", "searched")
     assert step.simulator().step_ns(found) == 200
     assert "placements simulated, which began with 1 other candidate" in found.rationale
-    step = three_ops(edges=2)
+    step = three_ops("one -> two, two -> three")
     single = replace(step.placement, label="single")
     found = asked(step, single)
     assert found.reason.endswith("none was better than single")
@@ -45,7 +43,7 @@ def test_what_is_found_says_what_it_beat_and_else_what_was_not_beaten():
 
 
 def test_where_what_is_bad_on_purpose_is_best_it_is_what_the_search_found():
-    step = three_ops(edges=0)
+    step = three_ops()
     best = step.placement.device_of | {"two": "b"}
     hopping = replace(step.placement, label="alternating", family="alternating", device_of=best)
     found = asked(step, replace(step.placement, label="single"), hopping)
@@ -55,7 +53,7 @@ def test_where_what_is_bad_on_purpose_is_best_it_is_what_the_search_found():
 
 
 def test_what_is_found_where_copies_are_dearer_says_so():
-    step = three_ops(edges=0)
+    step = three_ops()
     single = replace(step.placement, label="single")
     found = asked(step, single, dearer=1.5)
     assert found.label == "searched"
@@ -76,15 +74,12 @@ def test_a_split_that_dearer_copies_spoil_is_not_proposed():
 def test_what_is_shorter_only_where_copies_are_dearer_is_not_proposed():
     # `long` and `draws` then draw from memory one after the other.
     drawing = {"draws": 10, "long": 40}
-    costs = price({**drawing, "free": 60, "other": 60})
-    ops = [op(name, 4)._replace(bytes_accessed=drawing.get(name)) for name in costs.costs]
+    times_ns = {**drawing, "free": 60, "other": 60}
+    ops = [op(name, 4)._replace(bytes_accessed=drawing.get(name)) for name in times_ns]
+    graph = OpGraph(ops, [edge("draws", "other", 4), edge("draws", "long", 4)])
     sharing = Sharing(memory_bytes_per_s=1e9, memory_ratio=3.0)
-    step = PlacedStep(
-        graph=OpGraph(ops, [edge("draws", "other", 4), edge("draws", "long", 4)]),
-        placement=place(dict.fromkeys(costs.costs, "a")),
-        costs=costs,
-        cluster=replace(pair(latency_ns=20, bytes_per_ns=10), sharing=sharing),
-    )
+    cluster = replace(pair(latency_ns=20, bytes_per_ns=10), sharing=sharing)
+    step = placed(graph, dict.fromkeys(times_ns, "a"), times_ns, cluster)
     simulator = step.simulator()
     dear = simulator.on(simulator.cluster.scaled(copies=3, launches=1))
     split = place({"draws": "a", "other": "a", "long": "b", "free": "b"})
@@ -146,7 +141,7 @@ def test_what_one_device_does_not_hold_goes_to_as_few_as_hold_it():
 
 def searched(**pinned):
     """Return what is found for three ops of 100 ns that do not need one another."""
-    step = three_ops(edges=0)
+    step = three_ops()
     return search_step(step.graph, step.all_costs(), step.cluster, SOME, pinned)
 
 
