@@ -48,6 +48,7 @@ def change(found, host, part, **changes):
     """Have a host tell otherwise of its facts or its place."""
     each = found.hosts[host]
     setattr(each, part, replace(getattr(each, part), **changes))
+    return found
 
 
 @pytest.mark.parametrize(("names", "count"), [(("a", "b"), 1), (("a", "localhost"), 0)])
@@ -96,17 +97,13 @@ def test_what_is_worth_a_note_blocks_nothing_and_too_few_cores_do():
     versions = wrong(found)["versions"]
     assert "Python 3.10.1, here " in versions.finding
     assert not versions.blocks
-    found = two_hosts()
-    change(found, 0, "facts", cores=(0,))
-    devices = wrong(found)["devices"]
+    devices = wrong(change(two_hosts(), 0, "facts", cores=(0,)))["devices"]
     assert devices.finding == "1 core for 2 devices, one each"
     assert devices.blocks
     found = two_hosts()
     found.hosts[1].clock = None
     assert not wrong(found)["clock"].blocks
-    found = two_hosts()
-    change(found, 1, "place", mtu_bytes=9_000)
-    mtu = wrong(found)["MTU"]
+    mtu = wrong(change(two_hosts(), 1, "place", mtu_bytes=9_000))["MTU"]
     assert mtu.finding.startswith("1,500 bytes on a, 9,000 bytes on b")
     assert not mtu.blocks
     found = two_hosts()
@@ -150,14 +147,11 @@ def test_clocks_a_day_apart_break_certificates_and_nothing_else():
 
 
 def test_only_relays_need_a_private_network_and_none_can_listen_at_an_address_elsewhere():
-    found = two_hosts()
-    change(found, 1, "place", has_private_network=False)
+    found = change(two_hosts(), 1, "place", has_private_network=False)
     assert wrong(found)["network"].blocks
     found.link = HostLink.DIRECT
     assert not wrong(found)["network"].blocks
-    found = two_hosts()
-    change(found, 1, "place", interface=None, mtu_bytes=None)
-    address = wrong(found)["address"]
+    address = wrong(change(two_hosts(), 1, "place", interface=None, mtu_bytes=None))["address"]
     assert address.blocks
     assert address.finding.startswith("10.0.0.2 is on no interface of that host")
 

@@ -3,15 +3,7 @@ import re
 from pathlib import Path
 
 import pytest
-from finding_evidence import (
-    evidence_of,
-    graph_of,
-    growing_of,
-    measured_as,
-    on,
-    op,
-    two_devices,
-)
+from finding_evidence import evidence_of, graph_of, growing_of, measured_as, on, op, two_devices
 
 from placement_advisor.analysis.analysis_result import Saving
 from placement_advisor.analysis.findings.evidence import (
@@ -44,12 +36,10 @@ def test_what_does_not_fit_comes_first_then_what_saves_most():
         requested_device_of={"left": "GPU:0"},
         recommended="halves",
     )
-    codes = [finding.code for finding in find_all(evidence)]
+    found = find_all(evidence)
     # Neither fits anywhere; joining right with meet saves most, then launches.
-    assert codes[:3] == ["PA401"] * 3
-    savings = [
-        finding.saving.saving_ns if finding.saving else 0 for finding in find_all(evidence)[3:]
-    ]
+    assert [each.code for each in found[:3]] == ["PA401"] * 3
+    savings = [each.saving.saving_ns if each.saving else 0 for each in found[3:]]
     assert len(savings) >= 2
     assert savings == sorted(savings, reverse=True)
 
@@ -92,8 +82,7 @@ def test_what_is_found_in_a_split_is_ranked_only_where_it_is_recommended_or_the_
         "give your own split up: it takes 750 ns for a step, and 340 ns with all that helps here, "
         "one device 230 ns (simulated); if you keep it, compute gradients with tf.gradients("
     )
-    judged = _hand_split(recommended="batch").splits
-    assert judged == ()
+    assert _hand_split(recommended="batch").splits == ()
 
 
 def test_codes_are_in_order_listed_in_the_documentation_and_an_unknown_one_is_answered():

@@ -11,12 +11,7 @@ from placement_advisor.candidates.batch_split.data_parallel import (
     ONE_BY_ONE,
     DataParallelSteps,
 )
-from placement_advisor.candidates.batch_split.split_graph import (
-    ON_HOST,
-    SPREAD,
-    Merge,
-    split_graph,
-)
+from placement_advisor.candidates.batch_split.split_graph import ON_HOST, SPREAD, Merge, split_graph
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.graph.op import Edge, Role
 from placement_advisor.graph.op_graph import OpGraph
