@@ -221,9 +221,7 @@ ON_SUCH = "; a run on such devices would settle it"
         (None, RAN, "", None),
     ],
 )
-def test_what_settles_it_and_the_next_run_are_said_with_how_long_it_takes(
-    settling, again, words, run
-):
+def test_what_settles_it_and_the_next_run_are_told_with_their_time(settling, again, words, run):
     assert defaults.ROUNDS == 15
     assert next_experiment_text(settling, again) == words
     assert next_run(settling, again) == run

@@ -65,9 +65,7 @@ def asked(path="net.py", name=None, **options):
 )
 def test_the_command_with_another_batch_asks_for_nothing_else(words, monkeypatch):
     asked = []
-    monkeypatch.setattr(
-        analysis_folder, "analyze_into_folder", lambda options, _: asked.append(options)
-    )
+    monkeypatch.setattr(analysis_folder, "analyze_into_folder", lambda one, _: asked.append(one))
     monkeypatch.setattr(analyze_command, "print_analysis", lambda *_, **__: None)
     app(["analyze", *words], standalone_mode=False)
     program, *again = shlex.split(asked[0].command(batch_size=208))
@@ -185,9 +183,7 @@ def damaged(document):
                 yield [*document[:i], other, *document[i + 1 :]]
 
 
-def test_what_is_written_is_read_again_and_a_damaged_file_is_read_or_refused_with_its_name(
-    tmp_path,
-):
+def test_what_is_written_is_read_again_and_a_damaged_file_is_read_or_refused_by_name(tmp_path):
     write_resume_state(KEPT, tmp_path)
     assert read_resume_state(tmp_path) == KEPT
     file, refusals = tmp_path / ROUNDS_FILE, []

@@ -419,9 +419,7 @@ def test_what_decides_is_where_the_steps_go_and_what_none_can_beat():
         ([ABSENT], None, True),
     ],
 )
-def test_a_bound_is_told_as_one_of_all_only_where_nothing_that_is_shown_is_beyond_it(
-    also, as_is, binds
-):
+def test_a_bound_is_told_as_one_of_all_only_where_nothing_shown_is_beyond_it(also, as_is, binds):
     answer = recommend([PROFILED, WAITING, *also], TESTBED, as_is, bound(6 * MS))
     everywhere = [*answer.deciding, *answer.reasons]
     assert any("no placement of these ops takes less" in text for text in everywhere) is binds
@@ -671,9 +669,8 @@ def test_a_split_that_is_bad_on_purpose_is_the_answer_only_where_it_surely_beats
 
 
 def test_simple_is_first_whole_layers_then_no_host_then_few_copies_and_a_split_batch_most_of_all():
-    hosts = replace(
-        NOT_RUN, cluster=Cluster(devices=(), links=(), hosts=(Device(name="h", kind="CPU"),))
-    )
+    host = Device(name="h", kind="CPU")
+    hosts = replace(NOT_RUN, cluster=Cluster(devices=(), links=(), hosts=(host,)))
     few = copying(simulated("few", 0.4, 0.5, 0.6), 2, source="h")
     many = copying(simulated("many", 0.45, 0.55, 0.65), 9)
     more = copying(simulated("more", 0.3, 0.4, 0.5), 10)

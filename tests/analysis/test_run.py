@@ -295,9 +295,7 @@ def test_op_times_launches_and_the_start_fill_the_step_that_was_timed(monkeypatc
     assert (cluster.devices[0].launch_overhead_ns, table.time_ns("python")) == (0, 500 * US)
 
 
-def test_the_plan_says_why_nothing_runs_and_nothing_is_recorded_beside_gpus_or_on_hosts(
-    monkeypatch,
-):
+def test_a_plan_says_why_nothing_runs_and_nothing_is_recorded_beside_gpus_or_on_hosts(monkeypatch):
     assert recorded(monkeypatch, 1_500, gpus=2) is None
     plan = own_process_plan(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), CALL)
     assert plan.not_run.endswith("the process that made it; all times are assumed")

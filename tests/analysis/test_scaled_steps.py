@@ -280,14 +280,11 @@ def shared_by(traces, shares, of_samples):
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("machine", ["3xT4", "8xV100-NVLink", "8xRTX2080Ti"])
 @pytest.mark.parametrize("above", [[], [replace(NETWORK, members=4)]], ids=["alone", "4 hosts"])
-def test_each_share_is_simulated_as_if_all_ops_were_made(
-    traces, of_samples, family, machine, above
-):
+def test_a_share_is_simulated_as_if_all_ops_were_made(traces, of_samples, family, machine, above):
     host = read_hardware(machine)
     folded = FoldedSteps(host)
-    traces = replace(
-        traces, whole=large(traces.whole), shares={n: large(g) for n, g in traces.shares.items()}
-    )
+    shares = {n: large(g) for n, g in traces.shares.items()}
+    traces = replace(traces, whole=large(traces.whole), shares=shares)
     for count in (2, len(host.devices)):
         cluster = host.with_devices(host.device_names()[:count])
         rings = [ring_of_devices(cluster), *above]

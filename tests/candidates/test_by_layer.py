@@ -41,9 +41,8 @@ def test_the_learning_rate_of_the_only_variable_sits_with_it_and_of_several_what
     graph, _ = training_step(calls_of("a < in:x w=80; b < a v=80"))
     device_of = place_by_layer(graph, {"b": "d1"}, {}, "d0")
     assert {device_of[name] for name in rates} == {"d0"}
-    assert {("v/scale", 0, "d1"), ("a/op", 0, "d1"), ("grad/b", 0, "d0")} <= crossings(
-        graph, device_of
-    )
+    crossed = crossings(graph, device_of)
+    assert {("v/scale", 0, "d1"), ("a/op", 0, "d1"), ("grad/b", 0, "d0")} <= crossed
 
 
 def test_a_running_metric_sits_with_the_loss_that_it_sums():

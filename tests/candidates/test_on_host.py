@@ -83,10 +83,8 @@ def test_an_end_takes_along_what_makes_less_cross():
     assert moved(on_gpu(propose_tail, large)) == LISTED | {"end", "flat"}
 
 
-def replaced(graph, name, **fields):
-    return sized(
-        [op._replace(**fields) if op.name == name else op for op in graph.ops], graph.edges
-    )
+def replaced(graph, name, **facts):
+    return sized([op._replace(**facts) if op.name == name else op for op in graph.ops], graph.edges)
 
 
 def test_an_end_that_saves_less_than_its_copies_take_stays():

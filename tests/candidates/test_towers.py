@@ -20,9 +20,8 @@ FOUR = ("d0", "d1", "d2", "d3")
 
 def split(calls, count=2, *, priced=True):
     graph, costs = training_step(calls)
-    placement = proposed(
-        propose_towers, graph, costs if priced else CostTable(costs={}), *FOUR[:count]
-    )
+    costs = costs if priced else CostTable(costs={})
+    placement = proposed(propose_towers, graph, costs, *FOUR[:count])
     return placement, placement.by_layer(graph) if isinstance(placement, Placement) else {}
 
 
@@ -214,9 +213,8 @@ def test_a_step_without_a_backward_pass_has_nothing_to_leave_behind():
     names = {op.name for op in kept}
     edges = [e for e in graph.edges if {e.producer, e.consumer} <= names]
     found = proposed(propose_towers_forward_only, OpGraph(kept, edges), costs, "d0", "d1")
-    assert found == NotApplicable(
-        family="towers-forward-only", reason="the step has no backward pass"
-    )
+    reason = "the step has no backward pass"
+    assert found == NotApplicable(family="towers-forward-only", reason=reason)
 
 
 @cases(60)

@@ -108,9 +108,7 @@ def test_a_broken_connection_is_the_death_of_the_worker_behind_it(answer, tmp_pa
 
 
 @pytest.mark.parametrize(("hosts", "limit_s"), [((), 300), ((HOST,), 1_200)])
-def test_over_a_network_each_step_may_take_as_long_as_elsewhere_all_of_them(
-    hosts, limit_s, tmp_path
-):
+def test_over_a_network_a_step_may_take_as_long_as_elsewhere_all_of_them(hosts, limit_s, tmp_path):
     limits = []
 
     class Client(FakeChild):

@@ -202,9 +202,8 @@ def test_a_failure_puts_its_candidate_out_and_the_others_go_on(cues, starts, fai
     assert testbed.starts_left == 0
     found = {label: entry.failure for label, entry in entries.items() if entry.failure}
     assert found.keys() == failed.keys()
-    assert all(
-        f"{found[name].kind}: {found[name].message}".startswith(failed[name]) for name in found
-    )
+    for name, failure in found.items():
+        assert f"{failure.kind}: {failure.message}".startswith(failed[name])
     for label, entry in entries.items():
         assert (entry.measurement(None) is None) == (not any(entry.rounds))
         if label not in failed:
@@ -244,9 +243,7 @@ def test_time_that_is_up_ends_a_race_in_doubt_but_not_before_there_is_an_interva
     assert len(entries["single"].rounds) == done
 
 
-def test_who_joins_between_rounds_has_no_steps_in_those_before_and_as_many_as_others_after(
-    monkeypatch,
-):
+def test_who_joins_between_rounds_has_no_steps_before_and_as_many_as_others_after(monkeypatch):
     monkeypatch.setattr(defaults, "TIMING_BUDGET_S", -1.0)
     trial, _ = entered("single", "towers", joining=1)
     assert trial.competitors == 2

@@ -176,9 +176,7 @@ def _drawn(seed):
         )
 
     graph, costs_ns = at(32), {name: draw.randint(0, 500) for name in names}
-    splits = [
-        on(graph, label, {name: draw.choice("ab") for name in names}) for label in ("one", "two")
-    ]
+    splits = [on(graph, label, {n: draw.choice("ab") for n in names}) for label in ("one", "two")]
     ran = {label: measured_as(draw.randint(1, 3_000)) for label in ("single", "one")}
     fixed_ns = draw.randint(0, 2_000)
     batches = tuple(

@@ -256,9 +256,7 @@ def test_a_tensor_of_unknown_size_is_not_called_empty_and_a_hidden_copy_not_wait
     assert evidence.splits[0].schedule.step_ns == 110
     assert told(find_waits, evidence) == ()
     names = [f"part{i}" for i in range(8)]
-    graph = graph_of(
-        [*(op(name, 100) for name in names), op("meet")], *((n, "meet") for n in names)
-    )
+    graph = graph_of([*(op(n, 100) for n in names), op("meet")], *((n, "meet") for n in names))
     costs = dict.fromkeys([*names, "meet"], 10)
     (finding,) = _told_of(find_waits, graph, costs, {"meet": "b"}, "cut")
     assert finding.finding.count("step waits") == 5
@@ -432,9 +430,8 @@ def test_replicas_that_compute_something_of_their_own_are_named_by_layer():
     graph = graph_of([*masks, op("norm", 8, kind="Mean")])
     costs = {each.name: 10 for each in graph.ops}
     own = ["drop_0", "drop_1", "drop_2", "drop_3", "norm"]
-    evidence = evidence_of(
-        graph, costs, own_of_replicas=own, stack_of={"drop_0": [("model.py", 3)]}
-    )
+    stack_of = {"drop_0": [("model.py", 3)]}
+    evidence = evidence_of(graph, costs, own_of_replicas=own, stack_of=stack_of)
     (finding,) = told(step_rules.find_replicas_differ, evidence)
     assert (
         "each device takes random numbers of its own in drop_0, drop_1, drop_2 and 1 more and "

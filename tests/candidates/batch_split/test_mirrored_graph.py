@@ -253,6 +253,5 @@ def test_a_collective_begins_after_the_one_before():
     ops = list(all_gather("b", [RingTensor(r, "own", 0, 4) for r in range(2)], "a/done"))
     for each in ops:
         waits = [tensor for tensor in each.inputs if tensor.port == CONTROL_PORT]
-        assert waits == (
-            [RingTensor(each.replica, "a/done", -1, 0)] if each.name == "b/pack" else []
-        )
+        before = [RingTensor(each.replica, "a/done", -1, 0)]
+        assert waits == (before if each.name == "b/pack" else [])
