@@ -9,6 +9,7 @@ from placed_steps import HALF_EACH, star
 from sample_values import costs_of
 from split_steps import split_towers
 
+from placement_advisor.analysis import runs
 from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.analysis.assemble import candidates_of, title_of
 from placement_advisor.analysis.predictions import (
@@ -17,14 +18,6 @@ from placement_advisor.analysis.predictions import (
     break_even_of,
     predict,
     propose_all,
-)
-from placement_advisor.analysis.runs import (
-    CandidateRun,
-    RunResults,
-    candidate_to_run_briefly,
-    candidates_to_run,
-    corrected_predictions,
-    refine,
 )
 from placement_advisor.analysis.step_costs import AllCosts, split_costs_from_unsplit
 from placement_advisor.analysis.target_costs import (
@@ -145,7 +138,7 @@ def without_room_for(name, found):
 
 
 def outcome(step_ns, ratio=None, failure=None):
-    return CandidateRun(
+    return runs.CandidateRun(
         measured=None if step_ns is None else measured_as(step_ns),
         comparison=compared(ratio),
         failure=failure,
@@ -155,24 +148,24 @@ def outcome(step_ns, ratio=None, failure=None):
 
 def test_predictions_say_what_does_not_fit_and_runs_whether_they_failed():
     known = forecast(op_ns=60)
-    alone, split = candidates_of(without_room_for(SPLIT, known), RunResults())
+    alone, split = candidates_of(without_room_for(SPLIT, known), runs.RunResults())
     assert (alone.name, split.name) == ("single", SPLIT)
     assert (alone.failure, split.failure) == (None, TOO_LARGE)
     assert alone.predicted_ratio is None
     assert None not in (split.predicted, split.predicted_ratio)
     assert (split.measured, split.comparison) == (None, None)
     outcomes = {"single": outcome(500), SPLIT: outcome(None, failure=CRASHED)}
-    ran = candidates_of(without_room_for("single", known), RunResults(outcomes=outcomes))
+    ran = candidates_of(without_room_for("single", known), runs.RunResults(outcomes=outcomes))
     assert [each.failure for each in ran] == [None, CRASHED]
     named = SimpleNamespace(candidates=(SPLIT,))
-    assert [each.label for each in candidates_to_run(known, named)] == [SPLIT]
-    assert candidates_to_run(without_room_for(SPLIT, known), named) == ()
+    assert [each.label for each in runs.candidates_to_run(known, named)] == [SPLIT]
+    assert runs.candidates_to_run(without_room_for(SPLIT, known), named) == ()
 
 
 def test_a_ratio_that_cannot_be_is_a_broken_law_of_that_candidate_alone():
     for ratio, broken in ((1.2, 0), (0.2, 1)):
         outcomes = {"single": outcome(500), SPLIT: outcome(600, ratio)}
-        found = candidates_of(forecast(op_ns=60), RunResults(outcomes=outcomes))
+        found = candidates_of(forecast(op_ns=60), runs.RunResults(outcomes=outcomes))
         assert [len(each.broken_laws) for each in found] == [0, broken]
 
 
@@ -183,15 +176,15 @@ def test_what_is_there_to_be_understood_runs_briefly_if_it_is_brief_and_nothing_
     answers = {"single": proposals.placements["single"], "alternating": split}
     found = predict(replace(proposals, answers=answers))
     asked = SimpleNamespace(candidates=None, steps=4)
-    assert candidates_to_run(found, asked) == ()
-    assert candidate_to_run_briefly(found, asked) is split
-    assert candidate_to_run_briefly(known, asked) is None
+    assert runs.candidates_to_run(found, asked) == ()
+    assert runs.candidate_to_run_briefly(found, asked) is split
+    assert runs.candidate_to_run_briefly(known, asked) is None
     # It takes 200 ns and more, eight times five steps as long as the budget of 20 s.
     long = SimpleNamespace(candidates=None, steps=10**8)
-    assert candidate_to_run_briefly(found, long) is None
+    assert runs.candidate_to_run_briefly(found, long) is None
     named = SimpleNamespace(candidates=("alternating",), steps=4)
-    assert candidate_to_run_briefly(found, named) is None
-    assert candidates_to_run(found, named) == (split,)
+    assert runs.candidate_to_run_briefly(found, named) is None
+    assert runs.candidates_to_run(found, named) == (split,)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +227,7 @@ def ran(ratios, failed=None):
         found = outcome(round(ratio * 1_000), failure=failure)
         return replace(found, measured=replace(found.measured, rounds=found.measured.rounds * 5))
 
-    return RunResults(
+    return runs.RunResults(
         outcomes={
             "single": rounds(1.0),
             **{label: rounds(ratio) for label, ratio in ratios.items()},
@@ -245,7 +238,7 @@ def ran(ratios, failed=None):
 
 def test_a_split_that_was_not_run_runs_if_it_is_expected_to_be_faster_than_all_that_have():
     before = foreseen_with(LONG_NS, half(), is_searched=False)
-    found = refine(before, ran({SPLIT: 1.1}), EFFORT)
+    found = runs.refine(before, ran({SPLIT: 1.1}), EFFORT)
     assert found.placement == half()
     after = found.predictions.predicted["towers"]
     assert after.after_runs.runs == 1
@@ -255,11 +248,11 @@ def test_a_split_that_was_not_run_runs_if_it_is_expected_to_be_faster_than_all_t
 
 
 def test_nothing_runs_that_promises_too_little_or_does_not_fit():
-    assert refine(foreseen_with(1, half()), ran({SPLIT: 3.0}), EFFORT) is None
-    assert refine(foreseen_with(LONG_NS, half()), ran({SPLIT: 0.2}), EFFORT) is None
+    assert runs.refine(foreseen_with(1, half()), ran({SPLIT: 3.0}), EFFORT) is None
+    assert runs.refine(foreseen_with(LONG_NS, half()), ran({SPLIT: 0.2}), EFFORT) is None
     before = foreseen_with(LONG_NS, half(), is_searched=False)
-    assert refine(before, ran({SPLIT: 0.2}), EFFORT) is None
-    assert refine(without_room_for("towers", before), ran({SPLIT: 1.1}), EFFORT) is None
+    assert runs.refine(before, ran({SPLIT: 0.2}), EFFORT) is None
+    assert runs.refine(without_room_for("towers", before), ran({SPLIT: 1.1}), EFFORT) is None
 
 
 def test_what_a_search_finds_joins_under_a_name_of_its_own():
@@ -267,34 +260,34 @@ def test_what_a_search_finds_joins_under_a_name_of_its_own():
     before = foreseen_with(LONG_NS, pipeline)
     rest = {name: each for name, each in before.proposals.answers.items() if name != SPLIT}
     before = predict(replace(before.proposals, answers=rest))
-    found = refine(before, ran({"pipeline": 0.95}), EFFORT)
+    found = runs.refine(before, ran({"pipeline": 0.95}), EFFORT)
     assert (found.placement.label, found.placement.family) == ("searched-2", "searched")
     assert set(found.placement.device_of.values()) == {"a", "b"}
     prediction = found.predictions.predicted["searched-2"]
     assert None not in (prediction.ratio, prediction.after_runs)
     assert found.predictions.proposals.placements["searched-2"] == found.placement
-    again = refine(found.predictions, ran({"pipeline": 0.95, "searched-2": 0.99}), EFFORT)
+    again = runs.refine(found.predictions, ran({"pipeline": 0.95, "searched-2": 0.99}), EFFORT)
     assert again is None or again.placement.label == "searched-3"
 
 
 def test_without_a_run_of_a_split_nothing_is_learned():
     before = foreseen_with(LONG_NS, half())
-    for results in (RunResults(), ran({}), ran({}, failed={SPLIT: 0.1})):
-        assert refine(before, results, EFFORT) is None
-        assert corrected_predictions(before, results) == before
+    for results in (runs.RunResults(), ran({}), ran({}, failed={SPLIT: 0.1})):
+        assert runs.refine(before, results, EFFORT) is None
+        assert runs.corrected_predictions(before, results) == before
 
 
 def test_a_split_that_fails_neither_teaches_nor_has_to_be_beaten():
     before = foreseen_with(LONG_NS, half(), is_searched=False)
-    found = refine(before, ran({SPLIT: 1.1}, failed={"searched": 0.01}), EFFORT)
+    found = runs.refine(before, ran({SPLIT: 1.1}, failed={"searched": 0.01}), EFFORT)
     assert found.predictions.predicted["towers"].after_runs == (
-        corrected_predictions(before, ran({SPLIT: 1.1})).predicted["towers"].after_runs
+        runs.corrected_predictions(before, ran({SPLIT: 1.1})).predicted["towers"].after_runs
     )
 
 
 def test_in_the_end_all_that_has_not_run_is_predicted_by_what_has():
     before = foreseen_with(LONG_NS, half())
-    after = corrected_predictions(before, ran({SPLIT: 2.0}))
+    after = runs.corrected_predictions(before, ran({SPLIT: 2.0}))
     assert after.predicted["single"] == before.predicted["single"]
     assert after.predicted[SPLIT] == before.predicted[SPLIT]
     ratio, expected = before.predicted["towers"].ratio, after.predicted["towers"].after_runs

@@ -9,13 +9,6 @@ from sample_hosts import TWO_HOSTS
 
 from placement_advisor.analysis import runs
 from placement_advisor.analysis.progress import AnalysisProgress, SilentListener
-from placement_advisor.analysis.runs import (
-    CandidateRuns,
-    ReferenceTimings,
-    own_op_ns,
-    own_process_plan,
-    record_in_own_process,
-)
 from placement_advisor.analysis.step_costs import TestbedSession
 from placement_advisor.analysis.tracing import load_model
 from placement_advisor.cost.table import CostBasis, CostSource
@@ -106,8 +99,8 @@ def ran(
     )
     progress = AnalysisProgress(onlooker or SilentListener(), options)
     steering = SimpleNamespace(show=show, refine=joining, advise=advise)
-    runs = CandidateRuns(options, session, progress, steering, beside or ReferenceTimings())
-    found = runs.run((), brief, None)
+    beside = beside or runs.ReferenceTimings()
+    found = runs.CandidateRuns(options, session, progress, steering, beside).run((), brief, None)
     assert loader.is_closed
     return found, loader
 
@@ -212,14 +205,14 @@ def test_what_runs_briefly_is_prepared_after_the_rounds_and_the_step_as_it_is_ru
 
 def test_rounds_that_are_added_go_on_from_those_before_or_have_no_times_of_the_step_as_it_is():
     shown = []
-    earlier = ReferenceTimings(as_is_ns=(7, 8, 9, 10), warnings=("said before",))
+    earlier = runs.ReferenceTimings(as_is_ns=(7, 8, 9, 10), warnings=("said before",))
     found, _ = ran(before=2, beside=earlier, show=lambda doing, results: shown.append(doing))
     assert found.beside.as_is_ns == (7, 8, 9, 10, 101, 101, 102, 102, 103, 103)
     assert found.warnings == ("said before",)
     assert shown[:ROUNDS] == [f"timing, round {done} done" for done in (1, 2, 3)]
     found, _ = ran({("run_as_is", 0): FAILED}, before=2, beside=earlier)
     assert found.beside.as_is_ns == ()
-    failed = ReferenceTimings(without_as_is=True, warnings=("as-is was not timed: it crashed",))
+    failed = runs.ReferenceTimings(without_as_is=True, warnings=("as-is was not timed: killed",))
     found, loader = ran(before=2, beside=failed)
     assert "run_as_is" not in loader.calls
     assert found.warnings == failed.warnings
@@ -254,11 +247,11 @@ PROFILE = recording(
 
 
 def test_what_python_runs_is_its_own_time_and_a_call_within_a_loop_the_loops():
-    found = own_op_ns(step_graph(), PROFILE, {})
+    found = runs.own_op_ns(step_graph(), PROFILE, {})
     assert found == {"before": 300 * US, "python": (400 + 60 + 40) * US, "after": 200 * US}
     graph = chain("while", "after")
     inside = recording(seen("call", "PyFunc", 70), seen("after", "MatMul", 200), seen("x", "X", 5))
-    found = own_op_ns(graph, inside, {"while": frozenset({"call"})})
+    found = runs.own_op_ns(graph, inside, {"while": frozenset({"call"})})
     assert found == {"while": 75 * US, "after": 200 * US}
 
 
@@ -274,7 +267,7 @@ def recorded(monkeypatch, *step_us, gpus=0):
         traced=SimpleNamespace(members={}),
         options=SimpleNamespace(source=SimpleNamespace(time_limit_s=1.0)),
     )
-    return record_in_own_process(subject, loader, Path("profile"), SilentProgress())
+    return runs.record_in_own_process(subject, loader, Path("profile"), SilentProgress())
 
 
 def test_op_times_launches_and_the_start_fill_the_step_that_was_timed(monkeypatch):
@@ -297,17 +290,17 @@ def test_op_times_launches_and_the_start_fill_the_step_that_was_timed(monkeypatc
 
 def test_a_plan_says_why_nothing_runs_and_nothing_is_recorded_beside_gpus_or_on_hosts(monkeypatch):
     assert recorded(monkeypatch, 1_500, gpus=2) is None
-    plan = own_process_plan(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), CALL)
+    plan = runs.own_process_plan(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), CALL)
     assert plan.not_run.endswith("the process that made it; all times are assumed")
     monkeypatch.setattr(runs, "gpu_count", lambda: 0)
-    plan = own_process_plan(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), CALL)
+    plan = runs.own_process_plan(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), CALL)
     assert (plan.kind, plan.slots) == (TestbedKind.NONE, ())
     assert plan.not_run == (
         "no candidate ran: `EagerPyFunc` at train.py:12 calls Python, which stays with the process "
         "that made it; op times were measured there"
     )
     with pytest.raises(ModelError, match="no host can run this step: `EagerPyFunc`"):
-        own_process_plan(TWO_HOSTS, CALL)
+        runs.own_process_plan(TWO_HOSTS, CALL)
 
 
 @pytest.mark.parametrize(

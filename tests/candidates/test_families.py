@@ -8,25 +8,8 @@ from op_graphs import graph_of
 from placed_steps import price
 from step_graphs import calls_of, cluster_of, deepconn, models, proposed, training_step
 
+from placement_advisor.candidates import families, references
 from placement_advisor.candidates.by_layer import NotApplicable, alike, busy_ns
-from placement_advisor.candidates.families import (
-    ALWAYS_RUN,
-    BEST_BY_PREDICTION,
-    FAMILIES,
-    NAMES,
-    TO_UNDERSTAND,
-    WORST_CASE_FAMILIES,
-    check_names,
-    propose,
-    to_run,
-)
-from placement_advisor.candidates.references import (
-    as_written,
-    layer_devices,
-    on_device,
-    on_other_kinds,
-    propose_alternating_ops,
-)
 from placement_advisor.cost.table import CostTable
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import Op
@@ -49,7 +32,7 @@ CLUSTERS = [
 def proposals(names, calls, *devices):
     graph, costs = training_step(calls)
     cluster = cluster_of(*devices)
-    return graph, propose(names, graph, costs.everywhere(cluster), cluster)
+    return graph, families.propose(names, graph, costs.everywhere(cluster), cluster)
 
 
 def by_layer(family, calls, *devices):
@@ -81,17 +64,17 @@ def test_of_two_equal_placements_the_later_names_the_earlier():
 def test_an_unknown_family_names_the_known_ones():
     splits = "batch, variables-on-host, variables-spread, mirrored, batch-towers"
     with pytest.raises(AdvisorError, match=rf"'tower'; there are single, .*searched, {splits}$"):
-        check_names(["single", "tower"])
-    check_names(list(FAMILIES))
+        families.check_names(["single", "tower"])
+    families.check_names(list(families.FAMILIES))
 
 
 def test_single_has_all_ops_on_the_first_device_and_what_is_bad_on_purpose_says_so():
-    graph, found = proposals(tuple(FAMILIES), deepconn(), "d0", "d1")
-    assert found["single"] == on_device(graph, "d0")
+    graph, found = proposals(tuple(families.FAMILIES), deepconn(), "d0", "d1")
+    assert found["single"] == references.on_device(graph, "d0")
     assert found["single"].device_of == {op.name: "d0" for op in graph.placed_ops}
     assert found["single"].rationale == "everything on d0"
     saying = {n for n, p in found.items() if "bad on purpose" in getattr(p, "rationale", "")}
-    assert saying == WORST_CASE_FAMILIES == {"alternating", "alternating-ops"}
+    assert saying == families.WORST_CASE_FAMILIES == {"alternating", "alternating-ops"}
 
 
 @cases(200)
@@ -105,12 +88,12 @@ def test_every_proposal_for_any_model_fits_the_graph_and_keeps_variables_whole(
         graph = OpGraph([op._replace(device_kinds=kinds) for op in graph.ops], graph.edges)
     if not priced:
         costs = CostTable(costs={})
-    found = propose(tuple(FAMILIES), graph, costs.everywhere(cluster), cluster)
-    assert [name for name in found if name in FAMILIES] == list(FAMILIES)
-    assert set(found) - set(FAMILIES) <= {"single-gpu-1", "single-cpu"}
+    found = families.propose(tuple(families.FAMILIES), graph, costs.everywhere(cluster), cluster)
+    assert [name for name in found if name in families.FAMILIES] == list(families.FAMILIES)
+    assert set(found) - set(families.FAMILIES) <= {"single-gpu-1", "single-cpu"}
     placements = []
     for label, proposal in found.items():
-        assert proposal.family == (label if label in FAMILIES else "single")
+        assert proposal.family == (label if label in families.FAMILIES else "single")
         if isinstance(proposal, Placement):
             assert proposal.label == label
             assert proposal.device_of not in placements
@@ -129,7 +112,7 @@ def test_every_op_takes_the_next_device_but_those_of_one_variable_stay_together(
         "read ReadVariableOp - - w < w; mul MatMul < x read c; relu Relu < mul; "
         "assign AssignVariableOp update - w < relu"
     )
-    found = proposed(propose_alternating_ops, graph, CostTable(costs={}), "a", "b", "c")
+    found = proposed(references.propose_alternating_ops, graph, CostTable(costs={}), "a", "b", "c")
     assert found.device_of == {
         "x": "a", "w": "b", "read": "b", "mul": "c", "relu": "a", "assign": "b",
     }  # fmt: skip
@@ -143,7 +126,7 @@ ONE_LAYER, ITS_COSTS = training_step(calls_of("a < in:x"))
 
 def others(*devices, hosts, graph=ONE_LAYER):
     cluster = cluster_of(*devices, hosts=hosts)
-    return on_other_kinds(graph, ITS_COSTS.everywhere(cluster), cluster)
+    return references.on_other_kinds(graph, ITS_COSTS.everywhere(cluster), cluster)
 
 
 def test_another_kind_of_device_is_a_single_of_its_own():
@@ -169,31 +152,32 @@ PREDICTED = {
 
 
 def test_the_baseline_and_what_may_win_run_and_not_what_is_there_to_be_understood():
-    assert to_run(PREDICTED) == ("single", "towers", "pipeline", "parameters-on-host")
+    assert families.to_run(PREDICTED) == ("single", "towers", "pipeline", "parameters-on-host")
     predicted = {
         "single": 100, "towers": 90, "pipeline": 76, "alternating": 143,
         "searched": 78, "batch": 70, "variables-spread": 74, "mirrored": 72,
     }  # fmt: skip
-    assert to_run(predicted) == tuple(label for label in predicted if label != "alternating")
-    assert "single-cpu" in to_run({**PREDICTED, "single-cpu": 85})
-    assert "single-cpu" not in to_run({**PREDICTED, "searched": 79, "single-cpu": 99})
-    assert {"alternating", "alternating-ops", "towers-forward-only"} == TO_UNDERSTAND
-    fast = dict.fromkeys(TO_UNDERSTAND, 9)
-    assert to_run({"single": 100, **fast}) == ("single",)
+    others = tuple(label for label in predicted if label != "alternating")
+    assert families.to_run(predicted) == others
+    assert "single-cpu" in families.to_run({**PREDICTED, "single-cpu": 85})
+    assert "single-cpu" not in families.to_run({**PREDICTED, "searched": 79, "single-cpu": 99})
+    assert {"alternating", "alternating-ops", "towers-forward-only"} == families.TO_UNDERSTAND
+    fast = dict.fromkeys(families.TO_UNDERSTAND, 9)
+    assert families.to_run({"single": 100, **fast}) == ("single",)
     # Two predictions are apart by their errors in a case of twenty: e^(1.645 * √2 * 0.12) = 1.32.
     losing = {"single": 100, "pipeline": 131, "searched": 133, "parameters-on-host": 300}
-    assert to_run(losing) == ("single", "pipeline")
-    assert to_run({**losing, "pipeline": 400}) == ("single", "searched")
+    assert families.to_run(losing) == ("single", "pipeline")
+    assert families.to_run({**losing, "pipeline": 400}) == ("single", "searched")
     ties = dict.fromkeys(["single", "pipeline", "parameters-on-host", "single-cpu", "searched"], 7)
-    assert to_run(ties) == ("single", "pipeline", "parameters-on-host", "single-cpu")
+    assert families.to_run(ties) == ("single", "pipeline", "parameters-on-host", "single-cpu")
 
 
-@given(st.dictionaries(st.sampled_from([*NAMES, "single-cpu"]), st.integers(0, 99)))
+@given(st.dictionaries(st.sampled_from([*families.NAMES, "single-cpu"]), st.integers(0, 99)))
 def test_the_best_by_prediction_always_runs_and_few_do(predicted):
-    chosen = to_run(predicted)
+    chosen = families.to_run(predicted)
     assert [label for label in predicted if label in chosen] == list(chosen)
-    assert len(chosen) <= len(ALWAYS_RUN) + BEST_BY_PREDICTION
-    splits = [label for label in predicted if label not in {"single", *TO_UNDERSTAND}]
+    assert len(chosen) <= len(families.ALWAYS_RUN) + families.BEST_BY_PREDICTION
+    splits = [label for label in predicted if label not in {"single", *families.TO_UNDERSTAND}]
     if splits:
         assert min(splits, key=predicted.__getitem__) in chosen
 
@@ -233,14 +217,14 @@ TRAINING = graph_of(
 
 
 def written(asked, graph=TRAINING):
-    return as_written(graph, asked, cluster_of("a", "b")).device_of
+    return references.as_written(graph, asked, cluster_of("a", "b")).device_of
 
 
 def test_ops_variables_and_gradients_stand_where_scopes_ask():
     graph = graph_of("x MatMul - layer; y MatMul - layer; z MatMul - layer; u MatMul - silent")
     asked = {"x": "GPU:0", "y": "GPU:1", "z": "GPU:1"}
-    assert layer_devices(graph, asked) == {"layer": "GPU:1"}
-    assert layer_devices(graph, {"x": "GPU:0", "y": "GPU:1"}) == {"layer": "GPU:0"}
+    assert references.layer_devices(graph, asked) == {"layer": "GPU:1"}
+    assert references.layer_devices(graph, {"x": "GPU:0", "y": "GPU:1"}) == {"layer": "GPU:0"}
     scopes = {"first": "CPU:0", "read": "CPU:1", "second": "CPU:1"}
     here = written(scopes | {"w": "CPU:0", "slot": "CPU:1"})
     assert {here[name] for name in ("w", "slot", "read", "update")} == {"a"}
