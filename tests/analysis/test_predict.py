@@ -9,7 +9,7 @@ from placed_steps import HALF_EACH, star
 from sample_values import costs_of
 from split_steps import split_towers
 
-from placement_advisor.analysis import runs
+from placement_advisor.analysis import runs, target_costs
 from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.analysis.assemble import candidates_of, title_of
 from placement_advisor.analysis.predictions import (
@@ -20,12 +20,6 @@ from placement_advisor.analysis.predictions import (
     propose_all,
 )
 from placement_advisor.analysis.step_costs import AllCosts, split_costs_from_unsplit
-from placement_advisor.analysis.target_costs import (
-    ASSUMED_UNCERTAINTY,
-    RECORDED_UNCERTAINTY,
-    StepCosts,
-    assumed_uncertainty,
-)
 from placement_advisor.candidates.batch_split.split_graph import split_graph
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.cost.roofline import roofline_by_place
@@ -50,7 +44,7 @@ EFFORT = Effort(units=0.01)
 def forecast(*, op_ns, doubt=DOUBT):
     """Foresee a root that eight ops read, each with 7 ns of work to send to."""
     step = star(8, op_ns=op_ns, work=HALF_EACH, latency_ns=20)
-    prices = StepCosts(
+    prices = target_costs.StepCosts(
         cluster=step.cluster, costs=step.all_costs(), source=CostSource.ASSUMED, doubt=doubt
     )
     priced = AllCosts(prices=prices, splits={})
@@ -295,9 +289,8 @@ def test_in_the_end_all_that_has_not_run_is_predicted_by_what_has():
     assert expected.ratio > ratio.ratio
 
 
-CLUSTER = Cluster(
-    devices=(Device(name="GPU:0", kind="GPU"), Device(name="GPU:1", kind="GPU")), links=()
-)
+GPUS = tuple(Device(name=name, kind="GPU") for name in ("GPU:0", "GPU:1"))
+CLUSTER = Cluster(devices=GPUS, links=())
 
 
 def doubt(*within):
@@ -306,12 +299,13 @@ def doubt(*within):
         CostTable(costs={"x": OpCost(time_ns=10, basis=CostBasis.KERNEL, within=each)})
         for each in within
     ]
-    return assumed_uncertainty(dict(zip(("GPU:0", "GPU:1"), tables, strict=True)), CLUSTER)
+    by_device = dict(zip(CLUSTER.device_names(), tables, strict=True))
+    return target_costs.assumed_uncertainty(by_device, CLUSTER)
 
 
 def test_ops_that_are_half_as_doubtful_by_hand_and_exact_ones_are_like_recorded_ones():
-    assert doubt(None, None) == ASSUMED_UNCERTAINTY
-    assert doubt(1.0, 1.0) == RECORDED_UNCERTAINTY
+    assert doubt(None, None) == target_costs.ASSUMED_UNCERTAINTY
+    assert doubt(1.0, 1.0) == target_costs.RECORDED_UNCERTAINTY
     # In logarithms, half of the way to twice: a quarter of the squares between 1.5 and 2.
     square = math.log(1.5) ** 2 + (math.log(2) ** 2 - math.log(1.5) ** 2) / 4
     found = doubt(math.sqrt(2), math.sqrt(2))
@@ -328,11 +322,11 @@ REPLICAS = ("replica_0/left/product", "replica_1/left/product")
 def priced(recorded_ns):
     recorded = costs_of(recorded_ns, CostBasis.MEASURED)
     table = CostTable(costs={**FIGURES["GPU:0"].costs, **recorded.costs})
-    prices = StepCosts(
+    prices = target_costs.StepCosts(
         cluster=TWO_T4,
         costs=FIGURES | dict.fromkeys(TWO_T4.device_names(), table),
         source=CostSource.RECORDED,
-        doubt=RECORDED_UNCERTAINTY,
+        doubt=target_costs.RECORDED_UNCERTAINTY,
     )
     split = TracedSplit(
         graphs={"batch": split_graph(TRACES)},

@@ -8,12 +8,8 @@ from sample_hosts import ALONE, FIRST, OTHER, ROUTE, SIDEWAYS, THREE_HOSTS, TWO_
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine.host_figures import over_hosts
 from placement_advisor.processes.calls import CallFailure, FailureCause
+from placement_advisor.testbed import cost_measurement
 from placement_advisor.testbed.benchmark import SilentProgress
-from placement_advisor.testbed.cost_measurement import (
-    calibration_of,
-    calibration_path,
-    has_calibration,
-)
 
 FIGURES = {"a": FIRST, "b": ALONE, "c": OTHER}
 TWO = over_hosts(TWO_HOSTS.hosts, {"a": FIRST, "b": ALONE}, {("a", "b"): ROUTE})
@@ -57,7 +53,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def measured(testbed, *, anew=False):
-    return calibration_of(testbed, SilentProgress(), anew=anew)
+    return cost_measurement.calibration_of(testbed, SilentProgress(), anew=anew)
 
 
 def asked(now_ns=KNOWN_NS, *, anew=False):
@@ -69,11 +65,11 @@ def asked(now_ns=KNOWN_NS, *, anew=False):
 
 def test_hosts_and_the_ways_between_them_are_measured_once_and_kept_or_anew_if_that_is_asked():
     testbed = KnownTestbed(TWO_HOSTS)
-    assert not has_calibration(TWO_HOSTS)
+    assert not cost_measurement.has_calibration(TWO_HOSTS)
     assert measured(testbed) == TWO
     assert testbed.asked == [("a",), ("b",), ("a", "b")]
-    assert has_calibration(TWO_HOSTS)
-    assert str(calibration_path(TWO_HOSTS, TWO)).endswith("calibrations/hosts")
+    assert cost_measurement.has_calibration(TWO_HOSTS)
+    assert str(cost_measurement.calibration_path(TWO_HOSTS, TWO)).endswith("calibrations/hosts")
     again = KnownTestbed(TWO_HOSTS)
     assert measured(again) == TWO
     assert (again.asked, again.probed) == ([], [1_000_000])
@@ -98,7 +94,7 @@ def test_a_network_that_has_changed_is_measured_anew(now_ns, *, holds):
 
 
 def test_short_copies_may_wander(monkeypatch):
-    monkeypatch.setattr("placement_advisor.testbed.cost_measurement._PROBED_NS", 6_000_000)
+    monkeypatch.setattr(cost_measurement, "_PROBED_NS", 6_000_000)
     measured(KnownTestbed(TWO_HOSTS))
     testbed = KnownTestbed(TWO_HOSTS, (5_300_000, 4_600_000))
     measured(testbed)
@@ -110,7 +106,7 @@ def test_a_busy_host_is_measured_again_next_time(monkeypatch):
     busy = replace(ALONE, reference_p90=(1.3,))
     monkeypatch.setitem(FIGURES, "b", busy)
     asked()
-    assert calibration_path(TWO_HOSTS, TWO) is None
+    assert cost_measurement.calibration_path(TWO_HOSTS, TWO) is None
     assert asked() == [("b",)]
 
 
