@@ -2,25 +2,19 @@
 
 from dataclasses import replace
 
+import sample_values
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_values import measurement, step_profile
+from sample_values import step_profile
 
-from placement_advisor.measurement import invariants
-from placement_advisor.measurement.measurement import (
-    Comparison,
-    Interval,
-    Invariant,
-    compare,
-    least_samples,
-)
+from placement_advisor.measurement import invariants, measurement
 from placement_advisor.simulator.schedule import OpRun, Schedule, Transfer
 
 MS = 1_000_000
 
 
 def run(rounds, profile=None):
-    return measurement(tuple(tuple(steps) for steps in rounds), profile=profile)
+    return sample_values.measurement(tuple(tuple(steps) for steps in rounds), profile=profile)
 
 
 def profile(compute_ms, step_ms):
@@ -44,7 +38,7 @@ def test_a_step_holds_what_each_device_computes_and_waits_for(step_ns, busy_ns, 
     filled = {name: busy_ns.get(name, 0) + exposed_ns.get(name, 0) for name in "ab"}
     found = invariants.step_violations(step_ns, busy_ns, exposed_ns, {})
     assert len(found) == sum(filled_ns > step_ns for filled_ns in filled.values())
-    assert set(laws(found)) <= {Invariant.DEVICE_WITHIN_STEP}
+    assert set(laws(found)) <= {measurement.Invariant.DEVICE_WITHIN_STEP}
 
 
 def test_waits_do_not_add_up_over_devices_and_copies_stay_within_the_step():
@@ -55,7 +49,7 @@ def test_waits_do_not_add_up_over_devices_and_copies_stay_within_the_step():
         "worker:0 computes for 0 ns and waits exposed for 51.2 ms in a step of 38.1 ms"
     )
     (broken,) = invariants.step_violations(10, {}, {}, {("a", "b"): 10, ("b", "a"): 11})
-    assert broken.law is Invariant.COPIES_WITHIN_STEP
+    assert broken.law is measurement.Invariant.COPIES_WITHIN_STEP
     assert broken.what == "copies from b to a are under way for 11 ns in a step of 10 ns"
 
 
@@ -63,7 +57,7 @@ def test_a_profile_of_another_step_than_the_timed_one_is_found_out():
     # As of a step under tf.distribute that was profiled with the whole batch on every device.
     timed = [(23_700_000,)] * 5
     (broken,) = invariants.measurement_violations(run(timed, profile(44.1, 46.0)))
-    assert broken.law is Invariant.PROFILE_OF_TIMED_STEP
+    assert broken.law is measurement.Invariant.PROFILE_OF_TIMED_STEP
     assert broken.what == (
         "worker:0 computes for 44.1 ms in the profiled steps, where the timed ones last 23.7 ms"
     )
@@ -76,10 +70,10 @@ def test_a_profile_of_another_step_than_the_timed_one_is_found_out():
 rounds = st.lists(st.integers(1, 1_000), min_size=1, max_size=4)
 
 
-@given(st.lists(st.tuples(rounds, rounds), min_size=least_samples(), max_size=20))
+@given(st.lists(st.tuples(rounds, rounds), min_size=measurement.least_samples(), max_size=20))
 def test_whatever_is_compared_has_a_ratio_that_agrees_with_its_rounds(pairs):
     single, split = run(pair[0] for pair in pairs), run(pair[1] for pair in pairs)
-    comparison = compare("single", single.rounds, split.rounds, among=1)
+    comparison = measurement.compare("single", single.rounds, split.rounds, among=1)
     assert invariants.comparison_violations(comparison, single, split) == ()
 
 
@@ -87,18 +81,18 @@ def test_ratios_that_their_rounds_do_not_have_are_found_out():
     single, split = run([(10,), (12,), (11,)]), run([(20,), (21,), (23,)])
 
     def found(**ratio):
-        interval = Interval(**ratio)
-        compared = Comparison(baseline="single", ratio=interval, rounds=3)
+        interval = measurement.Interval(**ratio)
+        compared = measurement.Comparison(baseline="single", ratio=interval, rounds=3)
         return laws(invariants.comparison_violations(compared, single, split))
 
     assert found(median=2.0, low=1.75, high=2.1) == []
     # A speed-up taken for a ratio, and an interval of something else.
-    assert found(median=0.5, low=0.48, high=0.57) == [Invariant.RATIO_AGREES]
-    assert found(median=2.0, low=2.05, high=2.1) == [Invariant.RATIO_AGREES]
-    assert found(median=2.0, low=1.75, high=1.95) == [Invariant.RATIO_AGREES]
+    assert found(median=0.5, low=0.48, high=0.57) == [measurement.Invariant.RATIO_AGREES]
+    assert found(median=2.0, low=2.05, high=2.1) == [measurement.Invariant.RATIO_AGREES]
+    assert found(median=2.0, low=1.75, high=1.95) == [measurement.Invariant.RATIO_AGREES]
     # The least of the rounds is 21 / 12, the largest 23 / 11.
-    assert found(median=1.74, low=1.7, high=2.1) == [Invariant.RATIO_AGREES]
-    assert found(median=2.1, low=1.75, high=2.2) == [Invariant.RATIO_AGREES]
+    assert found(median=1.74, low=1.7, high=2.1) == [measurement.Invariant.RATIO_AGREES]
+    assert found(median=2.1, low=1.75, high=2.2) == [measurement.Invariant.RATIO_AGREES]
 
 
 def schedule(*transfers):
@@ -143,6 +137,6 @@ def test_the_hops_of_a_collective_are_one_copy_and_parts_that_do_not_fit_are_nam
     assert found.transfer_ns == (6 + 1) + 4
     assert invariants.schedule_violations(found) == ()
     late = schedule(hop("a", "b", 6, 11))
-    assert laws(invariants.schedule_violations(late)) == [Invariant.PARTS_ADD_UP]
+    assert laws(invariants.schedule_violations(late)) == [measurement.Invariant.PARTS_ADD_UP]
     idle = replace(schedule(), exposed_by_device={"a": 6, "b": 0})
-    assert laws(invariants.schedule_violations(idle)) == [Invariant.DEVICE_WITHIN_STEP]
+    assert laws(invariants.schedule_violations(idle)) == [measurement.Invariant.DEVICE_WITHIN_STEP]

@@ -6,12 +6,7 @@ import pytest
 from finding_evidence import evidence_of, graph_of, growing_of, measured_as, on, op, two_devices
 
 from placement_advisor.analysis.analysis_result import Saving
-from placement_advisor.analysis.findings.evidence import (
-    certain_saving,
-    saving_by_ops,
-    saving_by_ratio,
-    saving_by_run,
-)
+from placement_advisor.analysis.findings import evidence
 from placement_advisor.analysis.findings.rules import RULES, find_all, finding_page
 from placement_advisor.cost.batch import Throughput
 from placement_advisor.errors import AdvisorError
@@ -28,7 +23,7 @@ def test_what_does_not_fit_comes_first_then_what_saves_most():
         [op("left", 8), op("right", 200), op("meet", 1)], ("left", "meet"), ("right", "meet")
     )
     split = on(graph, "halves", {"right": "b"})
-    evidence = evidence_of(
+    known = evidence_of(
         graph,
         {"left": 100, "right": 60, "meet": 10},
         split,
@@ -36,7 +31,7 @@ def test_what_does_not_fit_comes_first_then_what_saves_most():
         requested_device_of={"left": "GPU:0"},
         recommended="halves",
     )
-    found = find_all(evidence)
+    found = find_all(known)
     # Neither fits anywhere; joining right with meet saves most, then launches.
     assert [each.code for each in found[:3]] == ["PA401"] * 3
     savings = [each.saving.saving_ns if each.saving else 0 for each in found[3:]]
@@ -133,26 +128,26 @@ def of_step(step_ns, saving_ns, low_ns, high_ns):
 
 
 def test_savings_are_sure_by_ratio_by_run_and_by_ops():
-    assert certain_saving(99, 50, [1, 90]) == of_step(99, 50, 1, 90)
-    assert certain_saving(99, 50, [0.4, 90]) is None
-    assert certain_saving(99, 50, [-10, 90]) is None
+    assert evidence.certain_saving(99, 50, [1, 90]) == of_step(99, 50, 1, 90)
+    assert evidence.certain_saving(99, 50, [0.4, 90]) is None
+    assert evidence.certain_saving(99, 50, [-10, 90]) is None
     ratio = PredictedRatio(ratio=0.5, low=0.4, high=0.7, doubt=DOUBT)
-    assert saving_by_ratio(100, ratio) == of_step(100, 50, 30, 60)
+    assert evidence.saving_by_ratio(100, ratio) == of_step(100, 50, 30, 60)
     doubtful = PredictedRatio(ratio=0.9, low=0.8, high=1.01, doubt=DOUBT)
-    assert saving_by_ratio(100, doubtful) is None
-    alike = saving_by_run(1_000, 500, (500, 500))
+    assert evidence.saving_by_ratio(100, doubtful) is None
+    alike = evidence.saving_by_run(1_000, 500, (500, 500))
     assert alike.basis == "measured"
     # In another run some hundredths of the step more or less are saved.
     assert (alike.step_ns, alike.low_ns, alike.high_ns) == (1_000, 460, 540)
-    turns = saving_by_run(1_000, 500, (400, 700))
+    turns = evidence.saving_by_run(1_000, 500, (400, 700))
     assert 390 < turns.low_ns < 395
     assert 702 < turns.high_ns < 710
     # A step saves no more than it takes.
-    assert saving_by_run(1_000, 980, (970, 990)).high_ns == 1_000
+    assert evidence.saving_by_run(1_000, 980, (970, 990)).high_ns == 1_000
     # Nor is a saving sure that another run may turn around.
-    assert saving_by_run(1_000, 30, (29, 31)) is None
-    assert saving_by_ops(100, 60, within=2.0) == of_step(100, 40, 20, 80)
-    assert saving_by_ops(100, 20, within=2.0) == of_step(100, 80, 40, 100)
+    assert evidence.saving_by_run(1_000, 30, (29, 31)) is None
+    assert evidence.saving_by_ops(100, 60, within=2.0) == of_step(100, 40, 20, 80)
+    assert evidence.saving_by_ops(100, 20, within=2.0) == of_step(100, 80, 40, 100)
 
 
 def _drawn(seed):
