@@ -47,24 +47,14 @@ NUMBERS = {"GPU:0": 0, "GPU:1": 1}
 
 
 @dataclass(frozen=True, slots=True)
-class GpuOp:
-    """An op on a GPU, in µs since the step began."""
+class OnGpu:
+    """An op or a copy on a GPU, in µs since the step began."""
 
     op: str
     gpu: int
     start_us: int
     end_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """A copy that a GPU lists."""
-
-    producer: str
-    gpu: int
-    start_us: int
-    end_us: int
-    size_bytes: int
+    size_bytes: int | None = None
     name: str = "MemcpyP2P"
     dest: int | None = None
 
@@ -72,33 +62,33 @@ class Copy:
 # What reads a copy is launched 40 µs after it ended.
 KERNELS = (
     # No op of the known step, though its name begins as that of one.
-    GpuOp("near/large_product/Read", 0, 18, 19),
-    GpuOp("near/product_1", 0, 20, 30),
-    GpuOp("near/product_2", 0, 30, 40),
-    GpuOp("near/product_3", 0, 40, 50),
-    GpuOp("near/row_sums", 0, 50, 55),
-    GpuOp("near/large_product", 0, 55, 235),
-    GpuOp("far/product_1", 1, 110, 120),
-    GpuOp("far/product_2", 1, 120, 130),
-    GpuOp("far/product_3", 1, 130, 140),
-    GpuOp("far/sums_added", 1, 140, 145),
-    GpuOp("far/large_sum", 1, 380, 400),
-    GpuOp("far/large_product", 1, 400, 580),
-    GpuOp("far/large_total", 1, 580, 600),
-    GpuOp("near/last_product", 0, 240, 250),
-    GpuOp("near/total", 0, 250, 255),
-    GpuOp("near/large_sum", 0, 750, 770),
+    OnGpu("near/large_product/Read", 0, 18, 19),
+    OnGpu("near/product_1", 0, 20, 30),
+    OnGpu("near/product_2", 0, 30, 40),
+    OnGpu("near/product_3", 0, 40, 50),
+    OnGpu("near/row_sums", 0, 50, 55),
+    OnGpu("near/large_product", 0, 55, 235),
+    OnGpu("far/product_1", 1, 110, 120),
+    OnGpu("far/product_2", 1, 120, 130),
+    OnGpu("far/product_3", 1, 130, 140),
+    OnGpu("far/sums_added", 1, 140, 145),
+    OnGpu("far/large_sum", 1, 380, 400),
+    OnGpu("far/large_product", 1, 400, 580),
+    OnGpu("far/large_total", 1, 580, 600),
+    OnGpu("near/last_product", 0, 240, 250),
+    OnGpu("near/total", 0, 250, 255),
+    OnGpu("near/large_sum", 0, 750, 770),
 )
 COPIED = (
-    Copy("near/product_3", 0, 50, 70, 262_144, dest=1),
-    Copy("near/row_sums", 0, 55, 60, 1_024, dest=1),
-    Copy("near/large_product", 0, 235, 335, 4_194_304, dest=1),
-    Copy("far/product_3", 1, 140, 160, 262_144, dest=0),
-    Copy("far/sums_added", 1, 160, 180, 262_144, dest=0),
-    Copy("far/large_total", 1, 600, 700, 4_194_304, dest=0),
+    OnGpu("near/product_3", 0, 50, 70, 262_144, dest=1),
+    OnGpu("near/row_sums", 0, 55, 60, 1_024, dest=1),
+    OnGpu("near/large_product", 0, 235, 335, 4_194_304, dest=1),
+    OnGpu("far/product_3", 1, 140, 160, 262_144, dest=0),
+    OnGpu("far/sums_added", 1, 160, 180, 262_144, dest=0),
+    OnGpu("far/large_total", 1, 600, 700, 4_194_304, dest=0),
 )
 # The input comes from the host, where a pipeline leaves it.
-INPUT = Copy("near_input", 0, 5, 15, 262_144, name="MemcpyH2D")
+INPUT = OnGpu("near_input", 0, 5, 15, 262_144, name="MemcpyH2D")
 CARDS = Cards("Tesla V100-SXM2-16GB", {("GPU:0", "GPU:1"): "OK"})
 NO_ACCESS = CARDS._replace(peer_access={("GPU:0", "GPU:1"): "CNS"})
 PLAN = replace(
@@ -110,7 +100,7 @@ PLAN = replace(
 PREPARED = Prepared(
     moved_ops=(),
     crossings=tuple(
-        crossing(each.producer, f"GPU:{each.gpu}", f"GPU:{each.dest}", size_bytes=each.size_bytes)
+        crossing(each.op, f"GPU:{each.gpu}", f"GPU:{each.dest}", size_bytes=each.size_bytes)
         for each in COPIED
     ),
 )
@@ -170,7 +160,7 @@ def _planes(kernels, copies, step_us):
             ends_us = (at + each.start_us, at + each.end_us)
             details = "kind:pinned size:{}" if each.dest is None else "size:{} dest:{}"
             details = f"{details.format(each.size_bytes, each.dest)} async:1"
-            edge = f"edge_7_{each.producer}"
+            edge = f"edge_7_{each.op}"
             found = _event(each.name, *ends_us, memcpy_details=details, edge_name=edge)
             streams[each.gpu][1].append(found)
     return [*(gpu(number, *found) for number, found in streams.items()), host(marks)]
@@ -197,8 +187,8 @@ def ops(name, **changes):
     return tuple(replace(each, **changes) if each.op == name else each for each in KERNELS)
 
 
-def copied(producer, **changes):
-    return tuple(replace(each, **changes) if each.producer == producer else each for each in COPIED)
+def copied(name, **changes):
+    return tuple(replace(each, **changes) if each.op == name else each for each in COPIED)
 
 
 def test_a_right_profile_is_trusted(tmp_path):

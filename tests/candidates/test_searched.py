@@ -85,9 +85,7 @@ def test_what_is_shorter_only_where_copies_are_dearer_is_not_proposed():
     split = place({"draws": "a", "other": "a", "long": "b", "free": "b"})
     alone = replace(step.placement, label="single")
     assert dear.step_ns(split) < simulator.step_ns(alone) < simulator.step_ns(split)
-
     found = asked(step, alone, dearer=3)
-
     assert found.reason.endswith("what was found is no shorter than single elsewhere")
     assert found.unbeaten == alone
 
@@ -97,9 +95,7 @@ def test_what_is_shorter_only_where_copies_are_dearer_is_not_proposed():
 def test_what_is_found_is_shorter_where_copies_are_dearer_and_so_where_they_are_not(step):
     assume(step.placement.device_of)
     start = step.on_one_device().placement
-
     found = asked(step, start, dearer=3, effort=Effort(units=0.002))
-
     if isinstance(found, Placement):
         simulator = step.simulator()
         dear = simulator.on(simulator.cluster.scaled(copies=3, launches=1))

@@ -5,7 +5,6 @@ from dataclasses import replace
 import sample_values
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_values import step_profile
 
 from placement_advisor.measurement import invariants, measurement
 from placement_advisor.simulator.schedule import OpRun, Schedule, Transfer
@@ -18,7 +17,7 @@ def run(rounds, profile=None):
 
 
 def profile(compute_ms, step_ms):
-    return step_profile(
+    return sample_values.step_profile(
         round(step_ms * MS),
         compute_ns={"worker:0": round(compute_ms * MS), "worker:1": 0},
         exposed_by_device={"worker:0": 0, "worker:1": 0},
