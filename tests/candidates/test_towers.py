@@ -233,18 +233,15 @@ def within_a_pair(calls, *devices):
     return proposed(towers.within_a_pair, *training_step(calls), *devices)
 
 
-def test_a_pair_is_laid_out_as_towers_on_two_devices():
+def test_a_pair_is_laid_out_as_towers_on_two_devices_and_two_pairs_need_four():
     alone = proposed(propose_towers, *training_step(deepconn()), "d0", "d1")
     found = within_a_pair(deepconn(), *FOUR)
     assert found.device_of == alone.device_of
     assert set(found.device_of.values()) == {"d0", "d1"}
     assert (found.label, found.family) == ("batch-towers", "batch-towers")
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_two_pairs_need_four_devices(count):
-    found = within_a_pair(deepconn(), *FOUR[:count])
-    assert found.reason == f"two pairs of devices are 4, and there are {count}"
+    for count in (1, 2, 3):
+        found = within_a_pair(deepconn(), *FOUR[:count])
+        assert found.reason == f"two pairs of devices are 4, and there are {count}"
 
 
 def test_what_devices_get_is_added_up_by_pairs():

@@ -81,6 +81,7 @@ class FakeChild:
 
 
 HOST = HostShare(name="a", address="10.0.0.1", slots=core_slots((0,)), fingerprint="", is_here=True)
+RESET = CallFailure(cause=FailureCause.CRASHED, message="Connection reset by peer")
 KILLED = CallFailure(
     cause=FailureCause.CRASHED, message="worker:1 was killed by SIGKILL", child_ended=True
 )
@@ -92,13 +93,7 @@ def fake_testbed(client, *workers, scratch):
     return testbed
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        CallFailure(cause=FailureCause.CRASHED, message="Connection reset by peer"),
-        ChildError("client: Traceback ... UnavailableError"),
-    ],
-)
+@pytest.mark.parametrize("answer", [RESET, ChildError("client: Traceback ... UnavailableError")])
 def test_a_broken_connection_is_the_death_of_the_worker_behind_it(answer, tmp_path):
     client = FakeChild("client", answer)
     workers = FakeChild("worker:0", None), FakeChild("worker:1", None, died=KILLED)
