@@ -137,6 +137,11 @@ def test_random_numbers_and_statistics_are_each_replicas_own_and_moving_ones_are
     # A metric sums the loss up, but nothing computes with it: that it differs is a consequence.
     assert own_of_replicas(graph, plan, plan.merged) == ("mask", "mean")
     assert kept_statistics(graph, plan) == ("moving",)
+    # Those that replicas compute with are not only kept.
+    more = "; read 4 ReadVariableOp - moving < moving; shifted 8n Sub < x read"
+    whole = normalized(4, more)
+    plan = plan_split(whole, normalized(2, more), [("shifted", 0)])
+    assert kept_statistics(whole, plan) == ()
 
 
 def scaled(samples, joined="Mul", controls=()):
@@ -177,22 +182,12 @@ def test_finished_gradients_are_what_updates_read(joined):
     assert finished(whole, plan, [("joined", 0)])[2:] == (("joined", 0),)
 
 
-def test_statistics_that_replicas_compute_with_are_not_only_kept():
-    more = "; read 4 ReadVariableOp - moving < moving; shifted 8n Sub < x read"
-    whole = normalized(4, more)
-    plan = plan_split(whole, normalized(2, more), [("shifted", 0)])
-    assert kept_statistics(whole, plan) == ()
-
-
 def test_a_key_that_replicas_share_is_changed_by_their_number():
-    def dropping(samples):
-        return step(
-            samples,
-            "x 8n - input; seed 16 Placeholder; key 8 StatelessRandomGetKeyCounter < seed; "
-            "drawn 8n StatelessRandomUniformV2 < key; kept 8n Mul < x drawn",
-        )
-
-    plan = plan_split(dropping(4), dropping(2), [("kept", 0)])
+    text = (
+        "x 8n - input; seed 16 Placeholder; key 8 StatelessRandomGetKeyCounter < seed; "
+        "drawn 8n StatelessRandomUniformV2 < key; kept 8n Mul < x drawn"
+    )
+    plan = plan_split(step(4, text), step(2, text), [("kept", 0)])
     assert plan.keys == (("key", 0),)
     merges = dict.fromkeys(plan.merged, Merge.CONCAT)
     wiring = Wiring(plan=plan, shares=(2, 2), merges=merges, axes={("kept", 0): 0})
