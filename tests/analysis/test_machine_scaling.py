@@ -45,6 +45,7 @@ def scaled(devices, speedup, scaling=Scaling.WEAK, *, without_launches=None, lim
     """Return a step so many times as fast as one device, in a range from 0.8 to 1.25 of it."""
     samples = 64 * devices if scaling is Scaling.WEAK else 64
     step_ns = round(ONE.step_ns * samples / 64 / speedup)
+    ends = {"ratio": 1 / speedup, "low": 1 / speedup / 1.25, "high": 1 / speedup / 0.8}
     return replace(
         ONE,
         scaling=scaling,
@@ -53,12 +54,7 @@ def scaled(devices, speedup, scaling=Scaling.WEAK, *, without_launches=None, lim
         used=devices,
         samples=samples,
         step_ns=step_ns,
-        ratio=PredictedRatio(
-            ratio=1 / speedup,
-            low=1 / speedup / 1.25,
-            high=1 / speedup / 0.8,
-            doubt=ASSUMED_UNCERTAINTY,
-        ),
+        ratio=PredictedRatio(**ends, doubt=ASSUMED_UNCERTAINTY),
         without_launches=1 / (without_launches or speedup),
         limit=limit,
         if_wrong_ns=(step_ns,) * 5,
