@@ -16,21 +16,13 @@ def results(change, given=(), *, start=1.0, outputs=()):
     """A variable `w` that starts from a value and changes, and what its update got in each step."""
     before = np.full(np.shape(change), start, np.float32)
     after = (before + np.asarray(change, np.float32)).astype(np.float32)
-    rows = None if given is None else given_of(*given)
+    name, floats = "AssignSubVariableOp 0.0", [np.asarray(each, np.float32) for each in given or ()]
+    rows = tuple(AppliedUpdate(update=name, step=i, value=each) for i, each in enumerate(floats))
     return StepResults(
         outputs=tuple(map(np.asarray, outputs)),
         before={"w": before},
         state={"w": after},
-        given={"w": rows},
-    )
-
-
-def given_of(*values):
-    return tuple(
-        AppliedUpdate(
-            update="AssignSubVariableOp 0.0", step=step, value=np.asarray(value, np.float32)
-        )
-        for step, value in enumerate(values)
+        given={"w": None if given is None else rows},
     )
 
 
