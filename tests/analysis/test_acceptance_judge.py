@@ -183,12 +183,12 @@ def published(tmp_path, *pairs):
     return Published.of(acceptance(*pairs), tmp_path / "it.zip")
 
 
-def ops(name, **changes):
-    return tuple(replace(each, **changes) if each.op == name else each for each in KERNELS)
+def ops(op, **changes):
+    return tuple(replace(each, **changes) if each.op == op else each for each in KERNELS)
 
 
-def copied(name, **changes):
-    return tuple(replace(each, **changes) if each.op == name else each for each in COPIED)
+def copied(op, **changes):
+    return tuple(replace(each, **changes) if each.op == op else each for each in COPIED)
 
 
 def test_a_right_profile_is_trusted(tmp_path):
