@@ -8,6 +8,7 @@ from placement_advisor.errors import BatchSplitError, TestbedError
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.processes.calls import CallFailure, FailureCause
+from placement_advisor.testbed.benchmark import SilentProgress
 
 US = 1_000
 
@@ -45,11 +46,6 @@ def _shares(label):
     return tuple(map(int, label.split(":")))
 
 
-class Silent:
-    def working(self, what, done, total, candidate=""):
-        pass
-
-
 def fake_split(samples):
     if samples[-1] == 1:
         raise BatchSplitError("another graph")
@@ -60,7 +56,7 @@ def fake_split(samples):
 
 def splits_of(testbed, *most):
     limits = most or (None,) * len(testbed.plan.devices)
-    return SplitSearch(testbed, fake_split, limits, Silent())
+    return SplitSearch(testbed, fake_split, limits, SilentProgress())
 
 
 def test_samples_move_to_the_faster_device_until_nothing_gets_shorter():

@@ -76,15 +76,11 @@ def test_ahead_is_the_stage_that_begins_and_all_that_come_later():
     assert time_ahead(PREDICTED, Stage.CONCLUDE) == TimeAhead(stage_s=before, later_s=last)
     # Nobody expected it to take any time.
     assert time_ahead(PREDICTED, Stage.PROFILE) == TimeAhead(stage_s=0.0, later_s=before + last)
-    before = TimeAhead(stage_s=20.0, later_s=3.0)
-    assert before.left_s(0) == 23
-    assert before.left_s(15) == 8
     # A stage of 20 s that has taken 60 may well take another 6.
-    assert before.left_s(60) == 9
-    assert all(time_ahead(RUNS, stage).is_most for stage in (Stage.IMPORT, Stage.RUN))
-    assert not any(
-        each.is_most for each in (time_after_rounds(RUNS), time_ahead(RUNS, Stage.PROFILE))
-    )
+    known = TimeAhead(stage_s=20.0, later_s=3.0)
+    assert [known.left_s(spent_s) for spent_s in (0, 15, 60)] == [23, 8, 9]
+    stages = [time_ahead(RUNS, stage) for stage in (Stage.IMPORT, Stage.RUN, Stage.PROFILE)]
+    assert [each.is_most for each in (*stages, time_after_rounds(RUNS))] == [True] * 2 + [False] * 2
     assert time_after_rounds(RUNS).later_s == time_ahead(RUNS, Stage.RUN).later_s
 
 
@@ -132,11 +128,10 @@ def test_what_runs_briefly_is_prepared_and_profiled_and_takes_rounds_of_its_own(
     assert both[Stage.PROFILE] == 2 * alone[Stage.PROFILE]
     # Five steps of either in eight rounds, four of the untouched step, and little between turns.
     assert both[Stage.RUN] - alone[Stage.RUN] == pytest.approx(8 * (5 * 3 + 4), abs=0.5)
-    left_s = [
-        time_ahead_in_rounds(known, 15, 1.0, 15.0).stage_s
-        for known in (RUNS, replace(RUNS, brief_ns=0))
-    ]
-    assert left_s[0] < left_s[1]
+    left, brief_left = (
+        time_ahead_in_rounds(replace(RUNS, brief_ns=ns), 15, 1.0, 15.0) for ns in (None, 0)
+    )
+    assert left.stage_s < brief_left.stage_s
     assert briefly.round_s == replace(briefly, brief_ns=None).round_s
 
 
@@ -197,59 +192,36 @@ RAN = RerunEstimate(fixed_s=40.0, round_s=2.0)
 NOT_RUN = RerunEstimate(fixed_s=40.0, round_s=2.0, left_out="--quick")
 NOT_HERE = RerunEstimate(fixed_s=30.0, round_s=None, left_out="--quick")
 S = 1_000_000_000
-IN_FULL = NextRun(change="without --quick", takes_ns=70 * S)
+MORE = NextRun(change="with --resume --rounds 130", takes_ns=300 * S)
+FULL = NextRun(change="without --quick", takes_ns=70 * S)
+THERE = NextRun(change="without --quick", takes_ns=30 * S)
+MORE_ROUNDS = "; more rounds (--resume --rounds 130"
+TOO_NEAR = "; the ratio is too near 0.97"
+QUIETER = "a quieter machine would settle it"
+ON_SUCH = "; a run on such devices would settle it"
 
 
 @pytest.mark.parametrize(
     ("settling", "again", "words", "run"),
     [
         # 40 + 130 * 2 s
-        (
-            more_rounds(130),
-            RAN,
-            "; more rounds (--resume --rounds 130, about 5 min) or a quieter machine would settle "
-            "it",
-            NextRun(change="with --resume --rounds 130", takes_ns=300 * S),
-        ),
-        (
-            more_rounds(130),
-            None,
-            "; more rounds (--resume --rounds 130) or a quieter machine would settle it",
-            None,
-        ),
-        (
-            QUIETER_MACHINE,
-            RAN,
-            "; the ratio is too near 0.97 for more rounds to help: only a quieter machine would "
-            "settle it",
-            None,
-        ),
+        (more_rounds(130), RAN, f"{MORE_ROUNDS}, about 5 min) or {QUIETER}", MORE),
+        (more_rounds(130), None, f"{MORE_ROUNDS}) or {QUIETER}", None),
+        (QUIETER_MACHINE, RAN, f"{TOO_NEAR} for more rounds to help: only {QUIETER}", None),
         # 40 + 15 * 2 s
-        (REAL_RUN, NOT_RUN, "; a real run (without --quick, about 70 s) would settle it", IN_FULL),
+        (REAL_RUN, NOT_RUN, "; a real run (without --quick, about 70 s) would settle it", FULL),
         (REAL_RUN, None, "; a real run would settle it", None),
         # The same command without --quick would tell more, and run nothing either.
-        (
-            WITHOUT_PYTHON,
-            NOT_RUN,
-            "; a step without Python could run, which would settle it",
-            IN_FULL,
-        ),
+        (WITHOUT_PYTHON, NOT_RUN, "; a step without Python could run, which would settle it", FULL),
         # What is not here cannot run, but be looked at for longer.
-        (
-            ELSEWHERE,
-            NOT_HERE,
-            "; a run on such devices would settle it, a profile recorded there (--costs) may",
-            NextRun(change="without --quick", takes_ns=30 * S),
-        ),
-        (RECORDED_ELSEWHERE, None, "; a run on such devices would settle it", None),
+        (ELSEWHERE, NOT_HERE, f"{ON_SUCH}, a profile recorded there (--costs) may", THERE),
+        (RECORDED_ELSEWHERE, None, ON_SUCH, None),
         # A verdict that is simulated is worth a run though nothing is in doubt.
-        (None, NOT_RUN, "", IN_FULL),
+        (None, NOT_RUN, "", FULL),
         (None, RAN, "", None),
     ],
 )
-def test_what_settles_it_and_the_next_run_are_said_with_how_long_it_takes(
-    settling, again, words, run
-):
+def test_what_settles_it_and_the_next_run_are_told_with_their_time(settling, again, words, run):
     assert defaults.ROUNDS == 15
     assert next_experiment_text(settling, again) == words
     assert next_run(settling, again) == run

@@ -48,6 +48,7 @@ def change(found, host, part, **changes):
     """Have a host tell otherwise of its facts or its place."""
     each = found.hosts[host]
     setattr(each, part, replace(getattr(each, part), **changes))
+    return found
 
 
 @pytest.mark.parametrize(("names", "count"), [(("a", "b"), 1), (("a", "localhost"), 0)])
@@ -96,17 +97,13 @@ def test_what_is_worth_a_note_blocks_nothing_and_too_few_cores_do():
     versions = wrong(found)["versions"]
     assert "Python 3.10.1, here " in versions.finding
     assert not versions.blocks
-    found = two_hosts()
-    change(found, 0, "facts", cores=(0,))
-    devices = wrong(found)["devices"]
+    devices = wrong(change(two_hosts(), 0, "facts", cores=(0,)))["devices"]
     assert devices.finding == "1 core for 2 devices, one each"
     assert devices.blocks
     found = two_hosts()
     found.hosts[1].clock = None
     assert not wrong(found)["clock"].blocks
-    found = two_hosts()
-    change(found, 1, "place", mtu_bytes=9_000)
-    mtu = wrong(found)["MTU"]
+    mtu = wrong(change(two_hosts(), 1, "place", mtu_bytes=9_000))["MTU"]
     assert mtu.finding.startswith("1,500 bytes on a, 9,000 bytes on b")
     assert not mtu.blocks
     found = two_hosts()
@@ -149,18 +146,12 @@ def test_clocks_a_day_apart_break_certificates_and_nothing_else():
     assert wrong(found) == {}
 
 
-@pytest.mark.parametrize(("link", "blocks"), [(HostLink.TLS, True), (HostLink.DIRECT, False)])
-def test_only_relays_need_a_private_network(link, blocks):
-    found = two_hosts()
-    found.link = link
-    change(found, 1, "place", has_private_network=False)
-    assert wrong(found)["network"].blocks is blocks
-
-
-def test_a_relay_cannot_listen_at_an_address_elsewhere():
-    found = two_hosts()
-    change(found, 1, "place", interface=None, mtu_bytes=None)
-    address = wrong(found)["address"]
+def test_only_relays_need_a_private_network_and_none_can_listen_at_an_address_elsewhere():
+    found = change(two_hosts(), 1, "place", has_private_network=False)
+    assert wrong(found)["network"].blocks
+    found.link = HostLink.DIRECT
+    assert not wrong(found)["network"].blocks
+    address = wrong(change(two_hosts(), 1, "place", interface=None, mtu_bytes=None))["address"]
     assert address.blocks
     assert address.finding.startswith("10.0.0.2 is on no interface of that host")
 
@@ -186,6 +177,7 @@ STEP = {
     "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
     "SLURM_STEP_NUM_TASKS": "4",
 }
+NO_TASK, TOO_MANY = "no task that computes", "Requested 9 tasks but only 5"
 JOB = {"SLURM_JOB_NODELIST": "n[08-09],m5", "SLURM_TASKS_PER_NODE": "1(x2),3", "SLURM_NTASKS": "5"}
 
 
@@ -221,7 +213,7 @@ def test_hosts_have_as_many_devices_as_tasks_and_this_machine_needs_no_launcher(
 @pytest.mark.parametrize(
     ("tasks", "problem"),
     [
-        ([], "no task that computes"),
+        ([], NO_TASK),
         (["-oProxyCommand=reboot:1"], "is not a host"),
         (["localhost:1", "127.0.0.1:2"], "two of localhost, 127.0.0.1 are this machine"),
     ],
@@ -238,55 +230,43 @@ def test_a_variable_that_is_missing_is_named(name):
     assert "salloc" in (error.value.hint or "")
 
 
-def test_no_tf_config_is_told_before_anything_starts(environment):
-    with pytest.raises(AdvisorError, match="--hosts tf-config: TF_CONFIG is not set"):
-        hosts_from_environment(HostSource.TF_CONFIG)
+CLUSTER = {"chief": ["n1:2222"], "worker": ["n2:2222", "n2:2223"], "ps": ["n3:2222"]}
+TF_CONFIG = json.dumps({"cluster": CLUSTER, "task": {"type": "worker"}})
 
 
 @pytest.mark.parametrize(
-    ("variables", "found"),
-    [(STEP, hosts(("n1", 2), ("n2", 2))), (JOB, hosts(("m5", 3), ("n08", 1), ("n09", 1)))],
-)
-def test_the_resolver_reads_what_slurm_says(environment, variables, found):
-    for name, value in variables.items():
-        environment.setenv(name, value)
-    assert hosts_from_environment(HostSource.SLURM) == found
-
-
-def test_lists_that_contradict_each_other_are_told(environment):
-    for name, value in (JOB | {"SLURM_NTASKS": "9"}).items():
-        environment.setenv(name, value)
-    with pytest.raises(AdvisorError, match="SLURM variables: Requested 9 tasks but only 5"):
-        hosts_from_environment(HostSource.SLURM)
-
-
-def test_tasks_that_compute_are_taken_from_tf_config(environment):
-    cluster = {
-        "chief": ["a.example.org:2222"],
-        "worker": ["b.example.org:2222", "b.example.org:2223"],
-        "ps": ["c.example.org:2222"],
-    }
-    environment.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker"}}))
-    assert hosts_from_environment(HostSource.TF_CONFIG) == hosts(
-        ("a.example.org", 1), ("b.example.org", 2)
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
+    ("source", "variables", "found"),
     [
-        ("", "TF_CONFIG: "),
-        ("{", "TF_CONFIG: "),
-        ("[]", "no task that computes"),
-        ("{}", "no task that computes"),
-        ('{"cluster": {"ps": ["a:1"]}}', "no task that computes"),
-        ('{"cluster": {"worker": 5}}', "TF_CONFIG: "),
+        (HostSource.SLURM, STEP, hosts(("n1", 2), ("n2", 2))),
+        (HostSource.SLURM, JOB, hosts(("m5", 3), ("n08", 1), ("n09", 1))),
+        # Of a cluster, the tasks that compute.
+        (HostSource.TF_CONFIG, {"TF_CONFIG": TF_CONFIG}, hosts(("n1", 1), ("n2", 2))),
     ],
 )
-def test_what_the_resolver_cannot_read_is_told(environment, text, problem):
-    environment.setenv("TF_CONFIG", text)
+def test_the_resolver_reads_what_the_environment_says(environment, source, variables, found):
+    for name, value in variables.items():
+        environment.setenv(name, value)
+    assert hosts_from_environment(source) == found
+
+
+@pytest.mark.parametrize(
+    ("source", "variables", "problem"),
+    [
+        (HostSource.SLURM, JOB | {"SLURM_NTASKS": "9"}, f"SLURM variables: {TOO_MANY}"),
+        (HostSource.TF_CONFIG, {}, "--hosts tf-config: TF_CONFIG is not set"),
+        (HostSource.TF_CONFIG, {"TF_CONFIG": ""}, "TF_CONFIG: "),
+        (HostSource.TF_CONFIG, {"TF_CONFIG": "{"}, "TF_CONFIG: "),
+        (HostSource.TF_CONFIG, {"TF_CONFIG": "[]"}, NO_TASK),
+        (HostSource.TF_CONFIG, {"TF_CONFIG": "{}"}, NO_TASK),
+        (HostSource.TF_CONFIG, {"TF_CONFIG": '{"cluster": {"ps": ["a:1"]}}'}, NO_TASK),
+        (HostSource.TF_CONFIG, {"TF_CONFIG": '{"cluster": {"worker": 5}}'}, "TF_CONFIG: "),
+    ],
+)
+def test_what_the_resolver_cannot_read_is_told(environment, source, variables, problem):
+    for name, value in variables.items():
+        environment.setenv(name, value)
     with pytest.raises(AdvisorError, match=problem):
-        hosts_from_environment(HostSource.TF_CONFIG)
+        hosts_from_environment(source)
 
 
 GPUS = Gpus(devices=(Gpu(index=0, name="Tesla T4", memory_bytes=16 << 30),), driver="550.54.15")

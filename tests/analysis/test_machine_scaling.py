@@ -45,6 +45,7 @@ def scaled(devices, speedup, scaling=Scaling.WEAK, *, without_launches=None, lim
     """Return a step so many times as fast as one device, in a range from 0.8 to 1.25 of it."""
     samples = 64 * devices if scaling is Scaling.WEAK else 64
     step_ns = round(ONE.step_ns * samples / 64 / speedup)
+    ends = {"ratio": 1 / speedup, "low": 1 / speedup / 1.25, "high": 1 / speedup / 0.8}
     return replace(
         ONE,
         scaling=scaling,
@@ -53,12 +54,7 @@ def scaled(devices, speedup, scaling=Scaling.WEAK, *, without_launches=None, lim
         used=devices,
         samples=samples,
         step_ns=step_ns,
-        ratio=PredictedRatio(
-            ratio=1 / speedup,
-            low=1 / speedup / 1.25,
-            high=1 / speedup / 0.8,
-            doubt=ASSUMED_UNCERTAINTY,
-        ),
+        ratio=PredictedRatio(**ends, doubt=ASSUMED_UNCERTAINTY),
         without_launches=1 / (without_launches or speedup),
         limit=limit,
         if_wrong_ns=(step_ns,) * 5,
@@ -107,8 +103,11 @@ COMPARED = HardwareComparison(
 
 
 def told(*rows):
+    """Return the text about a machine with these rows, and its line on two devices."""
     machine = replace(MACHINE, rows=rows, price_per_hour=None)
-    return render_hardware_comparison(replace(COMPARED, machines=(machine,)))
+    text = render_hardware_comparison(replace(COMPARED, machines=(machine,)))
+    (line,) = (line for line in text.splitlines() if line.split()[:1] == ["2"])
+    return text, line
 
 
 def test_the_knee_is_before_what_brings_less_than_half_also_at_the_ends_of_the_ranges():
@@ -124,8 +123,7 @@ def test_more_than_the_devices_can_do_is_no_efficiency_and_counts_only_with_its_
     assert excess.excess is Excess.LAUNCHES
     assert excess.speedup.median == pytest.approx(2.4)
     assert excess.efficiency is None
-    (line,) = (line for line in told(ONE, excess).splitlines() if line.split()[:1] == ["2"])
-    assert line.endswith(
+    assert told(ONE, excess)[1].endswith(
         "2.40× (1.92–3.00)           –  nothing: more threads launch; 1.90× if launches cost "
         "nothing"
     )
@@ -133,12 +131,11 @@ def test_more_than_the_devices_can_do_is_no_efficiency_and_counts_only_with_its_
     assert (level.excess, level.efficiency) == (None, pytest.approx(1.0))
     strange = scaled(2, 2.4, without_launches=2.1)
     assert strange.excess is Excess.UNEXPLAINED
-    assert strange.speedup is None
-    assert strange.efficiency is None
+    assert (strange.speedup, strange.efficiency) == (None, None)
     assert replace(MACHINE, rows=(ONE, strange)).knee(Scaling.WEAK) == Knee(1, 1, 1)
-    answer, *lines = told(ONE, strange).splitlines()[1:]
+    text, line = told(ONE, strange)
+    answer, *lines = text.splitlines()[1:]
     assert answer == "8xV100: split: mirrored at 2.40×"
-    (line,) = (line for line in lines if line.split()[:1] == ["2"])
     assert line.endswith("over 2×, and the simulation does not show why: not counted")
     assert not any("2.40×" in line or "pays" in line for line in lines)
 
@@ -157,9 +154,8 @@ def test_text_and_json_are_the_golden_ones():
 
 def test_a_step_that_does_not_fit_on_one_device_is_held_against_none():
     alone = replace(scaled(2, 1.5), alone_per_s=None, ratio=None, without_launches=None)
-    text = told(alone)
+    text, line = told(alone)
     assert "8xV100: the step does not fit on one device" in text
-    (line,) = (line for line in text.splitlines() if line.split()[:1] == ["2"])
     assert line.split()[-4:-1] == ["–", "–", "–"]
 
 
@@ -173,7 +169,7 @@ def machine_taking(label, *step_ns):
 def test_only_what_is_first_whatever_costs_are_has_no_ties():
     old = machine_taking("P100", 1_001, 501, 2_001, 501, 2_001, 900)
     new = machine_taking("H100", 1_000, 200, 2_000, 200, 2_000, 100)
-    far = machine_taking("K80", 9_000, 9_000, 9_000, 9_000, 9_000, 9_000)
+    far = machine_taking("K80", *[9_000] * 6)
     compared = replace(COMPARED, machines=(old, new, far))
     ranked = compared.fastest()
     assert (ranked.machine, ranked.ties, ranked.is_by_launches) == (new, (old,), True)

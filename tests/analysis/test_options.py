@@ -8,17 +8,8 @@ from sample_analysis import OPTIONS
 from sample_values import links_between
 
 import placement_advisor.cli.analyze as analyze_command
+from placement_advisor.analysis import recording
 from placement_advisor.analysis.hosts import HostOptions, parse_hosts
-from placement_advisor.analysis.recording import (
-    ROUNDS_FILE,
-    ResumeState,
-    check_candidates_exist,
-    check_same_conditions,
-    conditions_of,
-    read_resume_state,
-    read_searched_placements,
-    write_resume_state,
-)
 from placement_advisor.analysis.runs import ReferenceTimings
 from placement_advisor.analysis.step_costs import MeasuredCosts
 from placement_advisor.analysis.target_costs import MEASURED_UNCERTAINTY
@@ -65,9 +56,7 @@ def asked(path="net.py", name=None, **options):
 )
 def test_the_command_with_another_batch_asks_for_nothing_else(words, monkeypatch):
     asked = []
-    monkeypatch.setattr(
-        analysis_folder, "analyze_into_folder", lambda options, _: asked.append(options)
-    )
+    monkeypatch.setattr(analysis_folder, "analyze_into_folder", lambda one, _: asked.append(one))
     monkeypatch.setattr(analyze_command, "print_analysis", lambda *_, **__: None)
     app(["analyze", *words], standalone_mode=False)
     program, *again = shlex.split(asked[0].command(batch_size=208))
@@ -90,29 +79,26 @@ def test_names_of_objects_outputs_and_folders_are_those_of_the_folder():
     assert asked("train.py").run_command(2) == "advisor run train.py --devices 2"
 
 
+QUICK = {"quick": True, "run": False}
+
+
 @pytest.mark.parametrize(
     ("options", "name"),
     [
         ({"path": "a/net.py"}, "net"),
         ({"path": "exported/"}, "exported"),
         ({"path": "net.keras"}, "net"),
-        ({"quick": True, "run": False}, "net-quick"),
+        (QUICK, "net-quick"),
         ({"run": False}, "net-no-run"),
         ({"testbed": TestbedKind.NONE}, "net-no-run"),
         ({"hardware": "2xA100"}, "net-2xA100"),
         ({"hardware": "machines/two cards.toml"}, "net-two-cards"),
         ({"hardware": "2x(8xV100-NVLink)-10GbE"}, "net-2x-8xV100-NVLink-10GbE"),
         ({"hardware": "GTX1080Ti+GTX1080-PCIe3"}, "net-GTX1080Ti+GTX1080-PCIe3"),
-        ({"hardware": "2xA100", "quick": True, "run": False}, "net-2xA100-quick"),
-        (
-            {"hardware": "2xA100", "costs": Path("logs/step.xplane.pb")},
-            "net-2xA100-costs-step.xplane",
-        ),
+        (QUICK | {"hardware": "2xA100"}, "net-2xA100-quick"),
+        ({"hardware": "T4", "costs": Path("logs/step.xplane.pb")}, "net-T4-costs-step.xplane"),
         ({"batch_size": 64}, "net-batch64"),
-        (
-            {"batch_size": 64, "mode": "infer", "quick": True, "run": False},
-            "net-infer-batch64-quick",
-        ),
+        (QUICK | {"batch_size": 64, "mode": "infer"}, "net-infer-batch64-quick"),
         ({"outputs": ("loss:0", "top/score")}, "net-loss-0-top-score"),
         ({"devices": 4}, "net-4-devices"),
         ({"testbed": TestbedKind.LOGICAL_CPUS}, "net-logical-cpus"),
@@ -148,7 +134,9 @@ CLUSTER = Cluster(
     dispatch=Dispatch(step_overhead_ns=9, asleep_ns=4),
     sharing=Sharing(split_ratio=1.1),
 )
-KEPT = ResumeState(
+SINGLE = EarlierRounds(rounds=((1, 2), (3, 4)), warmup_ns=(9, 9), failure=None, is_brief=False)
+CRASHED = CandidateFailure(kind=FailureKind.CRASHED, message="it crashed", in_full="x" * 20_000)
+KEPT = recording.ResumeState(
     conditions={"--steps": "4", "testbed": "two"},
     traced={"graph": "0123"},
     sessions=2,
@@ -159,20 +147,9 @@ KEPT = ResumeState(
         collectives=CollectiveTimes(call_ns=1, launch_ns=2, hop_ns=3, ns_per_byte=0.25),
     ),
     candidates={
-        "single": EarlierRounds(
-            rounds=((1, 2), (3, 4)), warmup_ns=(9, 9), failure=None, is_brief=False
-        ),
-        "searched-2": EarlierRounds(
-            rounds=((), (5, 6)), warmup_ns=(), failure=None, is_brief=False
-        ),
-        "alternating": EarlierRounds(
-            rounds=((),),
-            warmup_ns=(1,),
-            failure=CandidateFailure(
-                kind=FailureKind.CRASHED, message="it crashed", in_full="x" * 20_000
-            ),
-            is_brief=True,
-        ),
+        "single": SINGLE,
+        "searched-2": replace(SINGLE, rounds=((), (5, 6)), warmup_ns=()),
+        "alternating": EarlierRounds(rounds=((),), warmup_ns=(1,), failure=CRASHED, is_brief=True),
     },
     beside=ReferenceTimings(as_is_ns=(4, 4, 4, 5), warnings=("so",)),
     after_runs={
@@ -181,11 +158,6 @@ KEPT = ResumeState(
         )
     },
 )
-
-
-def test_what_is_written_is_read_again(tmp_path):
-    write_resume_state(KEPT, tmp_path)
-    assert read_resume_state(tmp_path) == KEPT
 
 
 def damaged(document):
@@ -202,14 +174,15 @@ def damaged(document):
                 yield [*document[:i], other, *document[i + 1 :]]
 
 
-def test_a_damaged_file_is_read_or_refused_with_its_name(tmp_path):
-    write_resume_state(KEPT, tmp_path)
-    file, refusals = tmp_path / ROUNDS_FILE, []
+def test_what_is_written_is_read_again_and_a_damaged_file_is_read_or_refused_by_name(tmp_path):
+    recording.write_resume_state(KEPT, tmp_path)
+    assert recording.read_resume_state(tmp_path) == KEPT
+    file, refusals = tmp_path / recording.ROUNDS_FILE, []
     documents = list(damaged(json.loads(file.read_text())))
     for document in documents:
         file.write_text(json.dumps(document))
         try:
-            read_resume_state(tmp_path)
+            recording.read_resume_state(tmp_path)
         except AdvisorError as error:
             refusals.append(error.message)
     assert all(message.startswith(str(file)) for message in refusals)
@@ -219,28 +192,27 @@ def test_a_damaged_file_is_read_or_refused_with_its_name(tmp_path):
 
 def test_without_rounds_there_is_nothing_to_resume(tmp_path):
     with pytest.raises(AdvisorError, match="nothing to resume: it holds no analysis of which"):
-        read_resume_state(tmp_path)
-    none = {"single": replace(KEPT.candidates["single"], rounds=())}
-    write_resume_state(replace(KEPT, candidates=none), tmp_path)
+        recording.read_resume_state(tmp_path)
+    none = {"single": replace(SINGLE, rounds=())}
+    recording.write_resume_state(replace(KEPT, candidates=none), tmp_path)
     with pytest.raises(AdvisorError, match=r"rounds.json: .* candidates: no round was timed"):
-        read_resume_state(tmp_path)
+        recording.read_resume_state(tmp_path)
 
 
 def test_a_candidate_or_a_placement_that_is_not_there_any_more_is_named(tmp_path):
     with pytest.raises(AdvisorError, match=r"placements/searched-2.json: cannot be read"):
-        read_searched_placements(tmp_path, KEPT, OpGraph([], []))
-    check_candidates_exist(KEPT, ["single", "searched-2", "alternating", "towers"], Path("out"))
+        recording.read_searched_placements(tmp_path, KEPT, OpGraph([], []))
+    recording.check_candidates_exist(KEPT, [*KEPT.candidates, "towers"], Path("out"))
     with pytest.raises(AdvisorError, match=r"rounds.json: .* there is no candidate 'searched-2'"):
-        check_candidates_exist(KEPT, ["single", "alternating"], Path("out"))
+        recording.check_candidates_exist(KEPT, ["single", "alternating"], Path("out"))
 
 
 def test_what_differs_is_said_and_nothing_else():
     then = {"testbed": "two", "--steps": "4", "--ratios": "3:2"}
-    check_same_conditions(then, then, Path("out"))
+    now = {"testbed": "two", "--steps": "8", "--mode": "infer"}
+    recording.check_same_conditions(then, then, Path("out"))
     with pytest.raises(AdvisorError) as refused:
-        check_same_conditions(
-            then, {"testbed": "two", "--steps": "8", "--mode": "infer"}, Path("out")
-        )
+        recording.check_same_conditions(then, now, Path("out"))
     assert refused.value.message == (
         "out: cannot be resumed, its rounds ran under other conditions: --steps: 4 then, 8 now; "
         "--ratios: 3:2 then, not given now; --mode: not given then, infer now"
@@ -249,7 +221,7 @@ def test_what_differs_is_said_and_nothing_else():
 
 # What may be asked otherwise, as more rounds are then still more of the same: how many, where they
 # are written, and what opens no ports. What is run by no rounds is refused.
-FREE = {"rounds", "output", "resume", "open_ports"}
+FREE = {"rounds": 90, "output": Path("elsewhere"), "resume": True, "open_ports": True}
 NOTHING_RUNS = {"hardware", "costs", "run", "quick"}
 OTHERWISE = {
     "source": replace(OPTIONS.source, batch_size=64),
@@ -265,22 +237,16 @@ OTHERWISE = {
 
 def test_every_option_is_a_condition_or_changes_nothing_about_a_round():
     # Hosts change the plan, and are named as well.
-    assert {field.name for field in fields(OPTIONS)} == FREE | NOTHING_RUNS | {"hosts", *OTHERWISE}
+    named = {"hosts", *FREE, *NOTHING_RUNS, *OTHERWISE}
+    assert {field.name for field in fields(OPTIONS)} == named
+    assert conditions() == conditions(**FREE)
 
 
 def conditions(**changed):
-    options = replace(OPTIONS, testbed=TestbedKind.WORKERS)
-    options = replace(options, **changed)
-    plan = plan_testbed(options.testbed, options.devices)
-    return conditions_of(options, plan)
+    options = replace(OPTIONS, **{"testbed": TestbedKind.WORKERS, **changed})
+    return recording.conditions_of(options, plan_testbed(options.testbed, options.devices))
 
 
 @pytest.mark.parametrize("name", OTHERWISE)
 def test_what_makes_rounds_others_is_a_condition(name):
     assert conditions() != conditions(**{name: OTHERWISE[name]})
-
-
-def test_what_leaves_rounds_as_they_are_is_none():
-    assert conditions() == conditions(
-        rounds=90, output=Path("elsewhere"), resume=True, open_ports=True
-    )

@@ -5,29 +5,16 @@ from types import SimpleNamespace
 import pytest
 from op_graphs import chain
 from sample_analysis import OPTIONS
+from sample_hosts import TWO_HOSTS
 
 from placement_advisor.analysis import runs
 from placement_advisor.analysis.progress import AnalysisProgress, SilentListener
-from placement_advisor.analysis.runs import (
-    CandidateRuns,
-    ReferenceTimings,
-    own_op_ns,
-    own_process_plan,
-    record_in_own_process,
-)
 from placement_advisor.analysis.step_costs import TestbedSession
 from placement_advisor.analysis.tracing import load_model
 from placement_advisor.cost.table import CostBasis, CostSource
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.machine.testbed_plan import (
-    HostLink,
-    HostShare,
-    TestbedKind,
-    plan_hosts,
-    plan_testbed,
-)
-from placement_advisor.machine.this_machine import core_slots
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.measurement import LoopTiming
 from placement_advisor.processes.calls import CallFailure, FailureCause
 from placement_advisor.profile.recorded_ops import RecordedOp, RecordedProfile
@@ -112,8 +99,8 @@ def ran(
     )
     progress = AnalysisProgress(onlooker or SilentListener(), options)
     steering = SimpleNamespace(show=show, refine=joining, advise=advise)
-    runs = CandidateRuns(options, session, progress, steering, beside or ReferenceTimings())
-    found = runs.run((), brief, None)
+    beside = beside or runs.ReferenceTimings()
+    found = runs.CandidateRuns(options, session, progress, steering, beside).run((), brief, None)
     assert loader.is_closed
     return found, loader
 
@@ -161,12 +148,8 @@ def test_a_dataset_that_hangs_costs_nothing_but_its_time():
 def test_each_round_is_shown_with_what_is_known_by_then():
     shown = []
     ran(show=lambda doing, results: shown.append((doing, len(results.beside.as_is_ns))))
-    assert shown == [
-        ("timing, round 1 done", 2),
-        ("timing, round 2 done", 4),
-        ("timing, round 3 done", 6),
-        ("profiling", 6),
-    ]
+    rounds = [(f"timing, round {done} done", STEPS * done) for done in (1, 2, 3)]
+    assert shown == [*rounds, ("profiling", 6)]
 
 
 def test_after_a_host_is_lost_no_round_is_waited_for_and_the_report_says_why():
@@ -175,18 +158,11 @@ def test_after_a_host_is_lost_no_round_is_waited_for_and_the_report_says_why():
     assert found.warnings == ("host b is lost; what was measured by then is all there is",)
 
 
-class Expecting(SilentListener):
-    def __init__(self):
-        self.told = []
-
-    def expect(self, ahead):
-        self.told.append(ahead)
-
-
 def test_what_is_ahead_is_told_as_stages_begin_and_after_each_round():
-    onlooker = Expecting()
+    onlooker, told = SilentListener(), []
+    onlooker.expect = told.append
     ran(onlooker=onlooker)
-    preparing, running, *rounds, over, profiling = onlooker.told
+    preparing, running, *rounds, over, profiling = told
     assert len(rounds) == ROUNDS
     assert preparing.later_s > running.later_s
     assert {each.later_s for each in (*rounds, over)} == {running.later_s}
@@ -227,24 +203,19 @@ def test_what_runs_briefly_is_prepared_after_the_rounds_and_the_step_as_it_is_ru
     assert len(found.beside.as_is_ns) == (ROUNDS + BRIEF_ROUNDS) * STEPS
 
 
-def test_rounds_that_are_added_go_on_from_those_before():
+def test_rounds_that_are_added_go_on_from_those_before_or_have_no_times_of_the_step_as_it_is():
     shown = []
-    earlier = ReferenceTimings(as_is_ns=(7, 8, 9, 10), warnings=("said before",))
+    earlier = runs.ReferenceTimings(as_is_ns=(7, 8, 9, 10), warnings=("said before",))
     found, _ = ran(before=2, beside=earlier, show=lambda doing, results: shown.append(doing))
     assert found.beside.as_is_ns == (7, 8, 9, 10, 101, 101, 102, 102, 103, 103)
     assert found.warnings == ("said before",)
     assert shown[:ROUNDS] == [f"timing, round {done} done" for done in (1, 2, 3)]
-
-
-def test_a_step_as_it_is_that_fails_before_or_in_added_rounds_has_no_times():
-    failed = ReferenceTimings(without_as_is=True, warnings=("as-is was not timed: it crashed",))
+    found, _ = ran({("run_as_is", 0): FAILED}, before=2, beside=earlier)
+    assert found.beside.as_is_ns == ()
+    failed = runs.ReferenceTimings(without_as_is=True, warnings=("as-is was not timed: killed",))
     found, loader = ran(before=2, beside=failed)
     assert "run_as_is" not in loader.calls
     assert found.warnings == failed.warnings
-    found, _ = ran(
-        {("run_as_is", 0): FAILED}, before=2, beside=ReferenceTimings(as_is_ns=(7, 8, 9, 10))
-    )
-    assert found.beside.as_is_ns == ()
 
 
 CALL = "`EagerPyFunc` at train.py:12"
@@ -276,11 +247,11 @@ PROFILE = recording(
 
 
 def test_what_python_runs_is_its_own_time_and_a_call_within_a_loop_the_loops():
-    found = own_op_ns(step_graph(), PROFILE, {})
+    found = runs.own_op_ns(step_graph(), PROFILE, {})
     assert found == {"before": 300 * US, "python": (400 + 60 + 40) * US, "after": 200 * US}
     graph = chain("while", "after")
     inside = recording(seen("call", "PyFunc", 70), seen("after", "MatMul", 200), seen("x", "X", 5))
-    found = own_op_ns(graph, inside, {"while": frozenset({"call"})})
+    found = runs.own_op_ns(graph, inside, {"while": frozenset({"call"})})
     assert found == {"while": 75 * US, "after": 200 * US}
 
 
@@ -296,12 +267,11 @@ def recorded(monkeypatch, *step_us, gpus=0):
         traced=SimpleNamespace(members={}),
         options=SimpleNamespace(source=SimpleNamespace(time_limit_s=1.0)),
     )
-    return record_in_own_process(subject, loader, Path("profile"), SilentProgress())
+    return runs.record_in_own_process(subject, loader, Path("profile"), SilentProgress())
 
 
 def test_op_times_launches_and_the_start_fill_the_step_that_was_timed(monkeypatch):
-    found = recorded(monkeypatch, 1_400, 1_500, 2_000)
-    prices, results = found
+    prices, results = recorded(monkeypatch, 1_400, 1_500, 2_000)
     table = prices.costs["worker:1"]
     # 1.5 ms are 0.4 to start it, as assumed, 3 launches of 3 µs, as much as one may take, and ops
     # of 1 ms, which are lengthened to 1.091.
@@ -312,35 +282,39 @@ def test_op_times_launches_and_the_start_fill_the_step_that_was_timed(monkeypatc
     assert prices.source is CostSource.RECORDED
     alone = results.outcomes["single"].measured
     assert (alone.warmup_ns, alone.step_ns) == ((9_000 * US,), (1_400 * US, 1_500 * US, 2_000 * US))
-    found = recorded(monkeypatch, 1_100)
-    cluster, table = found[0].cluster, found[0].costs["worker:0"]
+    prices, _ = recorded(monkeypatch, 1_100)
+    cluster, table = prices.cluster, prices.costs["worker:0"]
     assert cluster.dispatch.step_overhead_ns == 100 * US
     assert (cluster.devices[0].launch_overhead_ns, table.time_ns("python")) == (0, 500 * US)
 
 
-def test_the_plan_says_why_nothing_runs_and_nothing_is_recorded_beside_gpus_or_on_hosts(
-    monkeypatch,
-):
+def test_a_plan_says_why_nothing_runs_and_nothing_is_recorded_beside_gpus_or_on_hosts(monkeypatch):
     assert recorded(monkeypatch, 1_500, gpus=2) is None
-    plan = own_process_plan(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), CALL)
+    plan = runs.own_process_plan(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), CALL)
     assert plan.not_run.endswith("the process that made it; all times are assumed")
     monkeypatch.setattr(runs, "gpu_count", lambda: 0)
-    plan = own_process_plan(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), CALL)
+    plan = runs.own_process_plan(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), CALL)
     assert (plan.kind, plan.slots) == (TestbedKind.NONE, ())
     assert plan.not_run == (
         "no candidate ran: `EagerPyFunc` at train.py:12 calls Python, which stays with the process "
         "that made it; op times were measured there"
     )
-    host = HostShare(
-        name="far", address="far", slots=core_slots([0, 1]), fingerprint="f", is_here=False
-    )
     with pytest.raises(ModelError, match="no host can run this step: `EagerPyFunc`"):
-        own_process_plan(plan_hosts((host,), HostLink.TLS), CALL)
+        runs.own_process_plan(TWO_HOSTS, CALL)
 
 
-def late(path):
-    """Return the limit that a model has, and what is said where it is over."""
-    path.touch()
+@pytest.mark.parametrize(
+    ("name", "limit_s", "says", "advises"),
+    [
+        ("train.py", 600, "no step was seen within 600 s", "--capture-timeout"),
+        ("model.keras", 20, "loading failed: loader gave no answer within 20 s", "--time-limit"),
+        ("model.pb", 20, "loading failed: loader gave no answer within 20 s", "--time-limit"),
+    ],
+)
+def test_a_script_may_run_for_the_capture_timeout_and_other_models_load_within_the_time_limit(
+    tmp_path, name, limit_s, says, advises
+):
+    (tmp_path / name).touch()
     limits = []
 
     def call(*_, time_limit_s):
@@ -349,23 +323,10 @@ def late(path):
         return CallFailure(cause=FailureCause.TIMED_OUT, message=message)
 
     loader = SimpleNamespace(call=call, printed="")
-    source = ModelSource(path=str(path), time_limit_s=20, capture_timeout_s=600)
+    source = ModelSource(path=str(tmp_path / name), time_limit_s=20, capture_timeout_s=600)
     with pytest.raises(ModelError) as error:
         load_model(source, loader, SilentProgress())
-    (limit_s,) = limits
-    return limit_s, f"{error.value.message}; {error.value.hint}"
-
-
-def test_a_script_may_run_for_the_capture_timeout(tmp_path):
-    limit_s, said = late(tmp_path / "train.py")
-    assert limit_s == 600
-    assert "no step was seen within 600 s" in said
-    assert "--capture-timeout" in said
-
-
-@pytest.mark.parametrize("name", ["model.keras", "model.pb"])
-def test_a_model_that_is_no_script_is_loaded_within_the_time_limit(tmp_path, name):
-    limit_s, said = late(tmp_path / name)
-    assert limit_s == 20
-    assert "loading failed: loader gave no answer within 20 s" in said
-    assert "--time-limit" in said
+    assert limits == [limit_s]
+    told = f"{error.value.message}; {error.value.hint}"
+    assert says in told
+    assert advises in told

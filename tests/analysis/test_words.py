@@ -5,6 +5,7 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+from placed_steps import place
 
 from placement_advisor.analysis.instructions import (
     device_by_scope,
@@ -15,9 +16,6 @@ from placement_advisor.analysis.instructions import (
 )
 from placement_advisor.graph.op import Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.placement import Placement
-
-GPUS = ("GPU:0", "GPU:1")
 
 
 def step(device_of, gradients=None):
@@ -34,7 +32,7 @@ def step(device_of, gradients=None):
             ops.append(op)
             is_gradient = op.role is Role.BACKWARD
             placed[op.name] = gradients if is_gradient and gradients else device
-    return OpGraph(ops, ()), Placement(label="by hand", family="", device_of=placed, rationale="")
+    return OpGraph(ops, ()), place(placed)
 
 
 TOWERS = {"user_conv": "GPU:0", "user_dense": "GPU:0", "item_conv": "GPU:1", "item_dense": "GPU:1"}
@@ -49,22 +47,17 @@ def test_towers_and_a_single_device_in_words():
         placement_in_words(*step(TOWERS, gradients="GPU:0"))
         == "layers user_* on GPU:0, item_* on GPU:1; all gradients on GPU:0"
     )
-    graph, placement = step(TOWERS | {"words": "GPU:1", "rating": "GPU:1"})
-    assert placement_in_words(graph, placement).startswith(
-        "layers user_* on GPU:0, all other layers on GPU:1;"
-    )
+    words = placement_in_words(*step(TOWERS | {"words": "GPU:1", "rating": "GPU:1"}))
+    assert words.startswith("layers user_* on GPU:0, all other layers on GPU:1;")
     graph, placement = step(TOWERS)
     apart = {**placement.device_of, "gradient_tape/model/user_conv/MatMul": "GPU:1"}
-    moved = Placement(label="", family="", device_of=apart, rationale="")
-    assert placement_in_words(graph, moved) == (
+    assert placement_in_words(graph, place(apart)) == (
         "layers user_* on GPU:0, item_* on GPU:1; their gradients with them; "
         "except for 1 backward op of user_conv on GPU:1"
     )
-    graph, placement = step(dict.fromkeys(TOWERS, "GPU:0"))
-    assert placement_in_words(graph, placement) == "all layers on GPU:0"
-    graph = OpGraph([Op("a", "Neg"), Op("b", "Neg"), Op("c", "Neg")], ())
-    placed = {"a": "GPU:0", "b": "GPU:1", "c": "GPU:1"}
-    placement = Placement(label="", family="", device_of=placed, rationale="")
+    assert placement_in_words(*step(dict.fromkeys(TOWERS, "GPU:0"))) == "all layers on GPU:0"
+    graph = OpGraph([Op(name, "Neg") for name in "abc"], ())
+    placement = place({"a": "GPU:0", "b": "GPU:1", "c": "GPU:1"})
     assert placement_in_words(graph, placement) == "1 op on GPU:0, 2 ops on GPU:1"
 
 
@@ -140,10 +133,9 @@ def test_the_call_says_what_to_put_there_and_has_the_path_from_where_the_command
 
 @given(layers, st.data())
 def test_the_listing_reproduces_any_placement_op_by_op(names, data):
-    graph, _ = step(dict.fromkeys(names, GPUS[0]))
-    placed = {op.name: data.draw(st.sampled_from(GPUS)) for op in graph.ops}
-    placement = Placement(label="", family="", device_of=placed, rationale="")
-    scopes = scope_devices(graph, placement)
+    graph, _ = step(dict.fromkeys(names, "GPU:0"))
+    placed = {op.name: data.draw(st.sampled_from(["GPU:0", "GPU:1"])) for op in graph.ops}
+    scopes = scope_devices(graph, place(placed))
     for op in graph.ops:
         if op.role in (Role.FORWARD, Role.BACKWARD):
             assert device_by_scope(op.name, scopes) == placed[op.name]

@@ -1,14 +1,15 @@
 """Training steps built by hand: forward, backward, slots and updates from a list of layer calls."""
 
 from dataclasses import dataclass
-from itertools import permutations
 
 from hypothesis import strategies as st
 from placed_steps import price
+from sample_values import links_between
 
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.machine.devices import Basis, Cluster, Device, Link
+from placement_advisor.graph.placement import Placement
+from placement_advisor.machine.devices import Cluster, Device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,21 +24,36 @@ class Call:
     cost_ns: int = 100
 
 
+def calls_of(text):
+    """Return calls that semicolons part: `name ns < what it reads`; they take 100 ns if not said.
+
+    Among what is read `w=40` is a variable of 40 bytes.
+    """
+    found = []
+    for each in text.split("; "):
+        words, _, read = each.partition(" < ")
+        name, cost_ns = (*words.split(), 100)[:2]
+        feeds = tuple(word for word in read.split() if "=" not in word)
+        held = (word.split("=") for word in read.split() if "=" in word)
+        variables = tuple((variable, int(size)) for variable, size in held)
+        found.append(Call(name=name, feeds=feeds, variables=variables, cost_ns=int(cost_ns)))
+    return found
+
+
 def cluster_of(*devices, hosts=(), latency_ns=10):
     """Return devices (or CPUs of these names), all linked: 10 ns a copy and 1 for each byte."""
     devices = tuple(Device(name=d, kind="CPU") if isinstance(d, str) else d for d in devices)
-    links = tuple(
-        Link(source=a.name, target=b.name, latency_ns=latency_ns, bandwidth_bytes_per_s=1e9,
-             basis=Basis.ASSUMED)
-        for a, b in permutations([*devices, *hosts], 2)
-    )  # fmt: skip
+    links = links_between([each.name for each in (*devices, *hosts)], latency_ns)
     return Cluster(devices=devices, hosts=tuple(hosts), links=links)
 
 
-def proposed(propose, graph, costs, *devices):
-    """Return what a family proposes for devices on which every op takes the same."""
-    cluster = cluster_of(*devices)
-    return propose(graph, costs.everywhere(cluster), cluster)
+def proposed(propose, graph, costs, *devices, **more):
+    """Return what a family proposes, which fits, for devices on which every op takes the same."""
+    cluster = cluster_of(*devices, **more)
+    found = propose(graph, costs.everywhere(cluster), cluster)
+    if isinstance(found, Placement):
+        found.check(graph, cluster.place_names())
+    return found
 
 
 class _Builder:

@@ -3,11 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from op_graphs import graph_of
 from placed_steps import place
-from step_graphs import Call, deepconn, models, training_step
+from step_graphs import Call, calls_of, deepconn, models, training_step
 
 from placement_advisor.candidates.by_layer import listed, place_by_layer
 from placement_advisor.graph.layer_view import layer_view, membership
-from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 
 DEVICES = ("d0", "d1", "d2")
@@ -25,13 +24,7 @@ def crossings(graph, device_of):
 
 
 def test_a_variable_its_reads_its_slots_and_its_update_sit_with_its_first_reader():
-    graph, _ = training_step(
-        [
-            Call(name="first", feeds=("in:x",), variables=(("v", 80),)),
-            Call(name="dense", feeds=("first",), variables=(("w", 80),)),
-            Call(name="loss", feeds=("dense",), out_bytes=4),
-        ]
-    )
+    graph, _ = training_step(calls_of("first < in:x v=80; dense < first w=80; loss < dense"))
     device_of = place_by_layer(graph, {"dense": "d1"}, {}, "d0")
     on_d1 = {name for name, device in device_of.items() if device == "d1"}
     assert on_d1 == {
@@ -41,26 +34,19 @@ def test_a_variable_its_reads_its_slots_and_its_update_sit_with_its_first_reader
 
 
 def test_the_learning_rate_of_the_only_variable_sits_with_it_and_of_several_what_it_alone_makes():
-    graph, _ = training_step(
-        [Call(name="a", feeds=("in:x",)), Call(name="b", feeds=("a",), variables=(("w", 80),))]
-    )
+    rates = ("rate", "v/read_rate", "v/cast", "v/scale")
+    graph, _ = training_step(calls_of("a < in:x; b < a v=80"))
     device_of = place_by_layer(graph, {"b": "d1"}, {}, "d0")
-    assert {device_of[name] for name in ("rate", "w/read_rate", "w/cast", "w/scale")} == {"d1"}
-    graph, _ = training_step(
-        [
-            Call(name="a", feeds=("in:x",), variables=(("w", 80),)),
-            Call(name="b", feeds=("a",), variables=(("v", 80),)),
-        ]
-    )
+    assert {device_of[name] for name in rates} == {"d1"}
+    graph, _ = training_step(calls_of("a < in:x w=80; b < a v=80"))
     device_of = place_by_layer(graph, {"b": "d1"}, {}, "d0")
-    assert {device_of[name] for name in ("rate", "v/read_rate", "v/cast", "v/scale")} == {"d0"}
-    assert {("v/scale", 0, "d1"), ("a/op", 0, "d1"), ("grad/b", 0, "d0")} <= crossings(
-        graph, device_of
-    )
+    assert {device_of[name] for name in rates} == {"d0"}
+    crossed = crossings(graph, device_of)
+    assert {("v/scale", 0, "d1"), ("a/op", 0, "d1"), ("grad/b", 0, "d0")} <= crossed
 
 
 def test_a_running_metric_sits_with_the_loss_that_it_sums():
-    graph, _ = training_step([Call(name="a", feeds=("in:x",)), Call(name="loss", feeds=("a",))])
+    graph, _ = training_step(calls_of("a < in:x; loss < a"))
     device_of = place_by_layer(graph, {"loss": "d1"}, {}, "d0")
     metric = [name for name in device_of if name.startswith("metric")]
     assert {device_of[name] for name in metric} == {"d1"}
@@ -69,8 +55,7 @@ def test_a_running_metric_sits_with_the_loss_that_it_sums():
 
 
 def test_an_input_goes_with_its_first_reader_unless_its_own_layer_has_a_device():
-    calls = [Call(name="a", feeds=("in:x",)), Call(name="b", feeds=("a", "in:x"))]
-    graph, _ = training_step(calls)
+    graph, _ = training_step(calls_of("a < in:x; b < a in:x"))
     assert place_by_layer(graph, {"a": "d1"}, {}, "d0")["in:x"] == "d1"
     named = graph_of("x Placeholder input feed; y Relu - a < x")
     assert place_by_layer(named, {"a": "d1", "feed": "d2"}, {}, "d0")["x"] == "d2"
@@ -92,15 +77,14 @@ def test_what_is_computed_for_one_variable_sits_with_it_wherever_its_gradient_co
 
 def gather(table_bytes, rows_bytes):
     """A gather on d1 from a variable on d0: 8 bytes of ids in, rows out to d1."""
-    ops = [
-        Op("ids", "Cast", layer="cast"),
-        Op("words", "VarHandleOp", Role.VARIABLE, variable="words"),
-        Op("read", "ReadVariableOp", layer="embed", variable="words"),
-        Op("gather", "GatherV2", layer="embed"),
-        Op("sum", "Sum", layer="top"),
-    ]
-    edges = {"ids gather": 8, "words read": 0, "read gather": table_bytes, "gather sum": rows_bytes}
-    graph = OpGraph(ops, [Edge(*ends.split(), 0, size) for ends, size in edges.items()])
+    graph = graph_of(
+        "ids Cast - cast; words VarHandleOp variable - words; "
+        "read ReadVariableOp - embed words < words; gather GatherV2 - embed < ids read; "
+        "sum Sum - top < gather"
+    )
+    size = {"ids": 8, "words": 0, "read": table_bytes, "gather": rows_bytes}
+    edges = [edge._replace(size_bytes=size[edge.producer]) for edge in graph.edges]
+    graph = OpGraph(graph.ops, edges)
     layers = dict.fromkeys(("cast", "embed", "top"), "d1")
     return place_by_layer(graph, layers, {"words": "d0"}, "d0")["gather"]
 
@@ -112,16 +96,9 @@ def test_a_gather_moves_to_a_variable_that_is_larger_than_its_ids_and_rows():
 
 
 def test_sharing_a_variable_a_table_or_an_input_makes_no_layer_depend_on_another():
-    graph, _ = training_step(
-        [
-            Call(name="find", feeds=("in:x",), table="vocab"),
-            Call(name="find@2", feeds=("in:x",), table="vocab"),
-            Call(name="d", feeds=("find",), variables=(("w", 80),)),
-            Call(name="d@2", feeds=("find@2",), variables=(("w", 80),)),
-        ]
-    )
-    edges = set(layer_view(graph).edges)
-    assert edges == {("find", "d"), ("find@2", "d@2")}
+    lookups = [Call(name=name, feeds=("in:x",), table="vocab") for name in ("find", "find@2")]
+    graph, _ = training_step([*lookups, *calls_of("d < find w=80; d@2 < find@2 w=80")])
+    assert set(layer_view(graph).edges) == {("find", "d"), ("find@2", "d@2")}
 
 
 def test_ops_outside_layers_join_the_layer_that_feeds_them_or_stand_alone():

@@ -4,30 +4,12 @@ import pytest
 from drawn_cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
-from op_graphs import edge, graph_of, op
+from op_graphs import graph_of
 from placed_steps import price
-from step_graphs import Call, cluster_of, deepconn, models, proposed, training_step
+from step_graphs import calls_of, cluster_of, deepconn, models, proposed, training_step
 
+from placement_advisor.candidates import families, references
 from placement_advisor.candidates.by_layer import NotApplicable, alike, busy_ns
-from placement_advisor.candidates.families import (
-    ALWAYS_RUN,
-    BEST_BY_PREDICTION,
-    FAMILIES,
-    NAMES,
-    TO_UNDERSTAND,
-    WORST_CASE_FAMILIES,
-    check_names,
-    propose,
-    to_run,
-)
-from placement_advisor.candidates.references import (
-    as_written,
-    layer_devices,
-    on_device,
-    on_other_kinds,
-    propose_alternating_ops,
-    propose_single,
-)
 from placement_advisor.cost.table import CostTable
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import Op
@@ -50,7 +32,7 @@ CLUSTERS = [
 def proposals(names, calls, *devices):
     graph, costs = training_step(calls)
     cluster = cluster_of(*devices)
-    return graph, propose(names, graph, costs.everywhere(cluster), cluster)
+    return graph, families.propose(names, graph, costs.everywhere(cluster), cluster)
 
 
 def by_layer(family, calls, *devices):
@@ -66,9 +48,7 @@ def test_alternating_changes_device_at_every_layer_and_takes_all_in_turn():
         *("rating", "loss"),
     ]
     assert [layers[layer] for layer in order] == ["d0", "d1"] * 7
-    calls = [Call(name="a", feeds=("in:x",)), *(
-        Call(name=b, feeds=(a,)) for a, b in ("ab", "bc", "cd")
-    )]  # fmt: skip
+    calls = calls_of("a < in:x; b < a; c < b; d < c")
     layers = by_layer("alternating", calls, "d0", "d1", "d2")
     assert [layers[name] for name in "abcd"] == ["d0", "d1", "d2", "d0"]
 
@@ -84,14 +64,17 @@ def test_of_two_equal_placements_the_later_names_the_earlier():
 def test_an_unknown_family_names_the_known_ones():
     splits = "batch, variables-on-host, variables-spread, mirrored, batch-towers"
     with pytest.raises(AdvisorError, match=rf"'tower'; there are single, .*searched, {splits}$"):
-        check_names(["single", "tower"])
-    check_names(list(FAMILIES))
+        families.check_names(["single", "tower"])
+    families.check_names(list(families.FAMILIES))
 
 
-def test_what_is_bad_on_purpose_says_so():
-    _, found = proposals(tuple(FAMILIES), deepconn(), "d0", "d1")
+def test_single_has_all_ops_on_the_first_device_and_what_is_bad_on_purpose_says_so():
+    graph, found = proposals(tuple(families.FAMILIES), deepconn(), "d0", "d1")
+    assert found["single"] == references.on_device(graph, "d0")
+    assert found["single"].device_of == {op.name: "d0" for op in graph.placed_ops}
+    assert found["single"].rationale == "everything on d0"
     saying = {n for n, p in found.items() if "bad on purpose" in getattr(p, "rationale", "")}
-    assert saying == WORST_CASE_FAMILIES == {"alternating", "alternating-ops"}
+    assert saying == families.WORST_CASE_FAMILIES == {"alternating", "alternating-ops"}
 
 
 @cases(200)
@@ -105,12 +88,12 @@ def test_every_proposal_for_any_model_fits_the_graph_and_keeps_variables_whole(
         graph = OpGraph([op._replace(device_kinds=kinds) for op in graph.ops], graph.edges)
     if not priced:
         costs = CostTable(costs={})
-    found = propose(tuple(FAMILIES), graph, costs.everywhere(cluster), cluster)
-    assert [name for name in found if name in FAMILIES] == list(FAMILIES)
-    assert set(found) - set(FAMILIES) <= {"single-gpu-1", "single-cpu"}
+    found = families.propose(tuple(families.FAMILIES), graph, costs.everywhere(cluster), cluster)
+    assert [name for name in found if name in families.FAMILIES] == list(families.FAMILIES)
+    assert set(found) - set(families.FAMILIES) <= {"single-gpu-1", "single-cpu"}
     placements = []
     for label, proposal in found.items():
-        assert proposal.family == (label if label in FAMILIES else "single")
+        assert proposal.family == (label if label in families.FAMILIES else "single")
         if isinstance(proposal, Placement):
             assert proposal.label == label
             assert proposal.device_of not in placements
@@ -129,46 +112,37 @@ def test_every_op_takes_the_next_device_but_those_of_one_variable_stay_together(
         "read ReadVariableOp - - w < w; mul MatMul < x read c; relu Relu < mul; "
         "assign AssignVariableOp update - w < relu"
     )
-    found = proposed(propose_alternating_ops, graph, CostTable(costs={}), "a", "b", "c")
+    found = proposed(references.propose_alternating_ops, graph, CostTable(costs={}), "a", "b", "c")
     assert found.device_of == {
         "x": "a", "w": "b", "read": "b", "mul": "c", "relu": "a", "assign": "b",
     }  # fmt: skip
     assert found.rationale.startswith("the device changes at each of 4 ops, those of one variable")
 
 
-SINGLE_HOST = Device(name="CPU:0", kind="CPU", launch_overhead_ns=2)
+SINGLE_HOST = replace(HOST, launch_overhead_ns=2)
 GPU = Device(name="GPU:0", kind="GPU", host="CPU:0")
+ONE_LAYER, ITS_COSTS = training_step(calls_of("a < in:x"))
 
 
-def others(cluster, graph=None):
-    made, costs = training_step([Call(name="a", feeds=("in:x",), cost_ns=100)])
-    return on_other_kinds(graph or made, costs.everywhere(cluster), cluster)
-
-
-def test_single_puts_every_op_on_the_first_device():
-    graph, costs = training_step(deepconn())
-    cluster = cluster_of("d0", "d1")
-    placement = propose_single(graph, costs.everywhere(cluster), cluster)
-    assert placement == on_device(graph, "d0")
-    assert placement.device_of == {op.name: "d0" for op in graph.placed_ops}
-    assert placement.rationale == "everything on d0"
+def others(*devices, hosts, graph=ONE_LAYER):
+    cluster = cluster_of(*devices, hosts=hosts)
+    return references.on_other_kinds(graph, ITS_COSTS.everywhere(cluster), cluster)
 
 
 def test_another_kind_of_device_is_a_single_of_its_own():
     # An op and its gradient of 50 ns, an input and four ops of a metric: a launch of 2 ns for each.
-    [found] = others(cluster_of(GPU, hosts=[SINGLE_HOST, replace(SINGLE_HOST, name="CPU:1")]))
+    [found] = others(GPU, hosts=[SINGLE_HOST, replace(SINGLE_HOST, name="CPU:1")])
     assert (found.label, found.family) == ("single-cpu", "single")
     assert set(found.device_of.values()) == {"CPU:0"}
     assert found.rationale == "everything on CPU:0, where its ops take 114 ns in all"
     slow = replace(GPU, name="GPU:1", peak_flops_per_s=1e12)
     again = replace(slow, name="GPU:2", host="CPU:1")
-    found = others(cluster_of(GPU, slow, again, hosts=[SINGLE_HOST]))
+    found = others(GPU, slow, again, hosts=[SINGLE_HOST])
     assert [placement.label for placement in found] == ["single-gpu-1", "single-cpu"]
     assert set(found[0].device_of.values()) == {"GPU:1"}
-    graph, _ = training_step([Call(name="a", feeds=("in:x",))])
-    first, *rest = graph.placed_ops
+    first, *rest = ONE_LAYER.placed_ops
     made = OpGraph([first._replace(device_kinds=frozenset({"GPU"})), *rest], [])
-    assert others(cluster_of(GPU, hosts=[SINGLE_HOST]), made) == ()
+    assert others(GPU, hosts=[SINGLE_HOST], graph=made) == ()
 
 
 PREDICTED = {
@@ -178,36 +152,36 @@ PREDICTED = {
 
 
 def test_the_baseline_and_what_may_win_run_and_not_what_is_there_to_be_understood():
-    assert to_run(PREDICTED) == ("single", "towers", "pipeline", "parameters-on-host")
+    assert families.to_run(PREDICTED) == ("single", "towers", "pipeline", "parameters-on-host")
     predicted = {
         "single": 100, "towers": 90, "pipeline": 76, "alternating": 143,
         "searched": 78, "batch": 70, "variables-spread": 74, "mirrored": 72,
     }  # fmt: skip
-    assert to_run(predicted) == tuple(label for label in predicted if label != "alternating")
-    assert "single-cpu" in to_run({**PREDICTED, "single-cpu": 85})
-    assert "single-cpu" not in to_run({**PREDICTED, "searched": 79, "single-cpu": 99})
-    assert {"alternating", "alternating-ops", "towers-forward-only"} == TO_UNDERSTAND
-    fast = dict.fromkeys(TO_UNDERSTAND, 9)
-    assert to_run({"single": 100, **fast}) == ("single",)
+    others = tuple(label for label in predicted if label != "alternating")
+    assert families.to_run(predicted) == others
+    assert "single-cpu" in families.to_run({**PREDICTED, "single-cpu": 85})
+    assert "single-cpu" not in families.to_run({**PREDICTED, "searched": 79, "single-cpu": 99})
+    assert {"alternating", "alternating-ops", "towers-forward-only"} == families.TO_UNDERSTAND
+    fast = dict.fromkeys(families.TO_UNDERSTAND, 9)
+    assert families.to_run({"single": 100, **fast}) == ("single",)
     # Two predictions are apart by their errors in a case of twenty: e^(1.645 * √2 * 0.12) = 1.32.
     losing = {"single": 100, "pipeline": 131, "searched": 133, "parameters-on-host": 300}
-    assert to_run(losing) == ("single", "pipeline")
-    assert to_run({**losing, "pipeline": 400}) == ("single", "searched")
+    assert families.to_run(losing) == ("single", "pipeline")
+    assert families.to_run({**losing, "pipeline": 400}) == ("single", "searched")
     ties = dict.fromkeys(["single", "pipeline", "parameters-on-host", "single-cpu", "searched"], 7)
-    assert to_run(ties) == ("single", "pipeline", "parameters-on-host", "single-cpu")
+    assert families.to_run(ties) == ("single", "pipeline", "parameters-on-host", "single-cpu")
 
 
-@given(st.dictionaries(st.sampled_from([*NAMES, "single-cpu"]), st.integers(0, 99)))
+@given(st.dictionaries(st.sampled_from([*families.NAMES, "single-cpu"]), st.integers(0, 99)))
 def test_the_best_by_prediction_always_runs_and_few_do(predicted):
-    chosen = to_run(predicted)
+    chosen = families.to_run(predicted)
     assert [label for label in predicted if label in chosen] == list(chosen)
-    assert len(chosen) <= len(ALWAYS_RUN) + BEST_BY_PREDICTION
-    splits = [label for label in predicted if label not in {"single", *TO_UNDERSTAND}]
+    assert len(chosen) <= len(families.ALWAYS_RUN) + families.BEST_BY_PREDICTION
+    splits = [label for label in predicted if label not in {"single", *families.TO_UNDERSTAND}]
     if splits:
         assert min(splits, key=predicted.__getitem__) in chosen
 
 
-WORK_GPU = Device(name="GPU:0", kind="GPU", host="CPU:0", launch_overhead_ns=5)
 BOTH = frozenset({"CPU", "GPU"})
 GRAPH = OpGraph(
     [
@@ -221,46 +195,45 @@ COSTS = price({"mul": 20, "find": 20})
 
 
 def test_a_device_is_busy_with_ops_and_launches_and_alike_whatever_its_name():
-    slow = replace(WORK_GPU, name="GPU:1", launch_overhead_ns=7)
-    cluster = cluster_of(WORK_GPU, slow, hosts=[HOST])
+    slow = replace(FAST, name="GPU:1", launch_overhead_ns=7)
+    cluster = cluster_of(FAST, slow, hosts=[HOST])
     assert busy_ns(GRAPH, COSTS.everywhere(cluster), cluster) == {
         "GPU:0": {"mul": 25},
         "GPU:1": {"mul": 27},
     }
     cluster = cluster_of("d0")
     assert busy_ns(GRAPH, COSTS.everywhere(cluster), cluster) == {"d0": {"mul": 20, "find": 20}}
-    assert alike(WORK_GPU, replace(WORK_GPU, name="GPU:1", host="CPU:1"))
-    assert not alike(WORK_GPU, replace(WORK_GPU, name="GPU:1", memory_bytes=1))
+    assert alike(FAST, replace(FAST, name="GPU:1", host="CPU:1"))
+    assert not alike(FAST, replace(FAST, name="GPU:1", memory_bytes=1))
 
 
-CLUSTER = cluster_of("a", "b")
+# Two layers, the second with a weight, which has a slot.
+TRAINING = graph_of(
+    "first MatMul - first; w VarHandleOp variable second w; "
+    "slot VarHandleOp variable second slot; read ReadVariableOp - second w < w; "
+    "second MatMul - second < read first; gradient MatMul backward second < second; "
+    "update ResourceApplyMomentum update second w < w slot gradient"
+)
 
 
-def training():
-    """Two layers, the second with a weight, which has a slot."""
-    return graph_of(
-        "first MatMul - first; w VarHandleOp variable second w; "
-        "slot VarHandleOp variable second slot; read ReadVariableOp - second w < w; "
-        "second MatMul - second < read first; gradient MatMul backward second < second; "
-        "update ResourceApplyMomentum update second w < w slot gradient"
-    )
+def written(asked, graph=TRAINING):
+    return references.as_written(graph, asked, cluster_of("a", "b")).device_of
 
 
 def test_ops_variables_and_gradients_stand_where_scopes_ask():
-    graph = OpGraph([op(name, "layer") for name in "xyz"] + [op("u", "silent")], [])
+    graph = graph_of("x MatMul - layer; y MatMul - layer; z MatMul - layer; u MatMul - silent")
     asked = {"x": "GPU:0", "y": "GPU:1", "z": "GPU:1"}
-    assert layer_devices(graph, asked) == {"layer": "GPU:1"}
-    assert layer_devices(graph, {"x": "GPU:0", "y": "GPU:1"}) == {"layer": "GPU:0"}
+    assert references.layer_devices(graph, asked) == {"layer": "GPU:1"}
+    assert references.layer_devices(graph, {"x": "GPU:0", "y": "GPU:1"}) == {"layer": "GPU:0"}
     scopes = {"first": "CPU:0", "read": "CPU:1", "second": "CPU:1"}
-    here = as_written(training(), scopes | {"w": "CPU:0", "slot": "CPU:1"}, CLUSTER)
-    assert {here.device_of[name] for name in ("w", "slot", "read", "update")} == {"a"}
-    assert here.device_of["second"] == "b"
-    there = as_written(training(), scopes | {"w": "CPU:1", "slot": "CPU:0"}, CLUSTER)
-    assert {there.device_of[name] for name in ("w", "slot", "read", "update")} == {"b"}
-    scopes = {"first": "CPU:0", "w": "CPU:1", "read": "CPU:1", "second": "CPU:1"}
-    by_tape = as_written(training(), scopes, CLUSTER)
-    in_scope = as_written(training(), scopes | {"gradient": "CPU:1"}, CLUSTER)
-    assert (by_tape.device_of["gradient"], in_scope.device_of["gradient"]) == ("a", "b")
-    graph = OpGraph([op(name, "layer") for name in "xyz"], [edge("x", "y"), edge("y", "z")])
-    found = as_written(graph, {"x": "CPU:1", "y": "CPU:0", "z": "CPU:1"}, CLUSTER)
-    assert found.device_of == {"x": "b", "y": "a", "z": "b"}
+    here = written(scopes | {"w": "CPU:0", "slot": "CPU:1"})
+    assert {here[name] for name in ("w", "slot", "read", "update")} == {"a"}
+    assert here["second"] == "b"
+    there = written(scopes | {"w": "CPU:1", "slot": "CPU:0"})
+    assert {there[name] for name in ("w", "slot", "read", "update")} == {"b"}
+    scopes["w"] = "CPU:1"
+    assert written(scopes)["gradient"] == "a"
+    assert written(scopes | {"gradient": "CPU:1"})["gradient"] == "b"
+    chain = graph_of("x MatMul - layer; y MatMul - layer < x; z MatMul - layer < y")
+    asked = {"x": "CPU:1", "y": "CPU:0", "z": "CPU:1"}
+    assert written(asked, chain) == {"x": "b", "y": "a", "z": "b"}

@@ -1,17 +1,18 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from op_graphs import sized
+from op_graphs import graph_of, sized
 from placed_steps import price
-from step_graphs import cluster_of
+from step_graphs import calls_of, cluster_of, proposed, training_step
 
+from placement_advisor.candidates import parameters_on_host
 from placement_advisor.candidates.on_host import propose_loops, propose_tail
-from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostTable
 from placement_advisor.graph.op import Edge, Inside, Op, Role
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Device
-from placement_advisor.machine.presets import read_hardware
 
 HOST = Device(name="CPU:0", kind="CPU")
 GPU = Device(name="GPU:0", kind="GPU", host="CPU:0")
@@ -29,28 +30,20 @@ TIMES_NS = {
 }
 
 
-def detector(**kinds):
+def detector(loop="While"):
     """A convolution, and a loop that fills a list with what it finds; ``size`` reads the list."""
-    ops = [
-        Op(name="image", kind="Placeholder", role=Role.INPUT, output_bytes=(50,)),
-        Op(name="weights", kind="Const", role=Role.CONSTANT, output_bytes=(1_000,)),
-        Op(name="convolve", kind="Conv2D", device_kinds=BOTH, output_bytes=(40,), layer="network"),
-        Op(name="flat", kind="Reshape", device_kinds=BOTH, output_bytes=(20,), layer="network"),
-        *(
-            Op(name=name, kind=kind, device_kinds=BOTH, output_bytes=(4,), layer="boxes",
-               variable="boxes/list" if name not in ("size", "end") else None)
-            for name, kind in {
-                "list": "TensorArrayV3", "fill": "TensorArrayScatterV3", "loop": "While",
-                "size": "Range", "gather": "TensorArrayGatherV3", "end": "Identity", **kinds,
-            }.items()
-        ),
-    ]  # fmt: skip
-    ends = [
-        *("image convolve", "weights convolve", "convolve flat", "flat fill", "list fill"),
-        *("fill loop", "loop size", "size gather", "loop gather", "gather end"),
-    ]
-    edges = [Edge(producer=a, consumer=b, port=0, size_bytes=0) for a, b in map(str.split, ends)]
-    return sized(ops, edges)
+    graph = graph_of(
+        "image Placeholder input; weights Const constant; "
+        "convolve Conv2D - network < image weights; flat Reshape - network < convolve; "
+        "list TensorArrayV3 - boxes boxes/list; "
+        "fill TensorArrayScatterV3 - boxes boxes/list < flat list; "
+        f"loop {loop} - boxes boxes/list < fill; size Range - boxes < loop; "
+        "gather TensorArrayGatherV3 - boxes boxes/list < size loop; end Identity - boxes < gather"
+    )
+    size = {"image": 50, "weights": 1_000, "convolve": 40, "flat": 20}
+    ops = [op._replace(output_bytes=(size.get(op.name, 4),)) for op in graph.ops]
+    ops = [op._replace(device_kinds=BOTH) if op.layer else op for op in ops]
+    return sized(ops, graph.edges)
 
 
 def on_gpu(propose, graph, times_ns=TIMES_NS):
@@ -90,10 +83,8 @@ def test_an_end_takes_along_what_makes_less_cross():
     assert moved(on_gpu(propose_tail, large)) == LISTED | {"end", "flat"}
 
 
-def replaced(graph, name, **fields):
-    return sized(
-        [op._replace(**fields) if op.name == name else op for op in graph.ops], graph.edges
-    )
+def replaced(graph, name, **facts):
+    return sized([op._replace(**facts) if op.name == name else op for op in graph.ops], graph.edges)
 
 
 def test_an_end_that_saves_less_than_its_copies_take_stays():
@@ -121,16 +112,13 @@ def test_ops_of_a_list_stay_together_though_its_last_one_alone_would_gain():
     assert "gather" not in moved(on_gpu(propose_tail, detector(), one))
 
 
-def test_a_loop_goes_to_the_host_with_its_list_and_what_stands_between():
+def test_a_loop_goes_to_the_host_with_its_list_and_what_stands_between_if_it_is_sooner_there():
     found = on_gpu(propose_loops, detector())
     assert moved(found) == LISTED
     assert found.rationale == (
         # 1 + 1 + 400 + 3 + 1 less 1 + 1 + 60 + 1 + 1; 20 bytes cross there and 4 back.
         "5 ops (boxes) on CPU:0: 298 ns less for ops and copies; the rest on GPU:0"
     )
-
-
-def test_a_loop_that_is_sooner_on_the_gpu_stays():
     found = on_gpu(propose_loops, detector(), {**TIMES_NS, "loop": (60, 60)})
     assert found.reason == "nothing of it takes less time on CPU:0"
 
@@ -154,22 +142,20 @@ def test_steps_that_train_have_no_tail_and_steps_without_loops_none_to_move():
 
 @pytest.mark.parametrize("propose", [propose_tail, propose_loops])
 def test_a_worker_stands_for_the_host_of_a_gpu_that_is_not_there(propose):
-    cluster = cluster_of("worker:0", "worker:1")
-    costs = CostTable(costs={}).everywhere(cluster)
+    costs, workers = CostTable(costs={}), ("worker:0", "worker:1")
     heavy = replaced(detector(), "convolve", flops=10**12)
     busy = replaced(heavy, "loop", inside=Inside(ops=9, copies=900, copied_bytes=0), trips=1)
-    found = propose(busy, costs, cluster)
+    found = proposed(propose, busy, costs, *workers)
     assert moved(found, "worker:1") >= LISTED
     assert set(found.device_of.values()) == {"worker:0", "worker:1"}
     assert "on worker:1, for want of a host, as if worker:0 were a V100: " in found.rationale
     calm = replaced(busy, "loop", inside=Inside(ops=9, copies=0, copied_bytes=0))
-    assert not isinstance(propose(calm, costs, cluster), Placement)
+    assert not isinstance(proposed(propose, calm, costs, *workers), Placement)
 
 
 @pytest.mark.parametrize("propose", [propose_tail, propose_loops])
 def test_one_device_without_a_host_has_nowhere_to_move_to(propose):
-    cluster = cluster_of("d0")
-    found = propose(detector(), CostTable(costs={}).everywhere(cluster), cluster)
+    found = proposed(propose, detector(), CostTable(costs={}), "d0")
     assert found.reason == "d0 has no host, and no other device"
 
 
@@ -238,8 +224,98 @@ def test_what_is_moved_saves_what_is_said_and_a_tail_is_an_end(step):
             assert readers <= there | bound
 
 
-def test_a_v100_and_its_host_move_a_loop_whose_host_reads_much():
-    cluster = read_hardware("V100")
-    busy = replaced(detector(), "loop", inside=Inside(ops=9, copies=900, copied_bytes=0), trips=1)
-    found = propose_tail(busy, roofline_by_place(busy, cluster), cluster)
-    assert moved(found) >= LISTED
+def lookup_step(*, table_bytes=1_000, rows_bytes=40, reader="GatherV2", more="", **reads):
+    """Ids, rows of a table, a dense layer; the table's gradient is summed up, then subtracted.
+
+    ``more`` are further ops, as `graph_of` reads them; ``reads`` what an op reads instead.
+    """
+    reads = {"dense": "rows read_w", "update": "sum words"} | reads
+    graph = graph_of(
+        "ids Placeholder input; words VarHandleOp variable embed words; "
+        "words/m VarHandleOp variable embed words/m; read ReadVariableOp - embed words < words; "
+        f"rows {reader} - embed < read ids; w VarHandleOp variable - w; "
+        f"read_w ReadVariableOp - dense w < w; dense MatMul - dense < {reads['dense']}; "
+        "grad MatMul backward dense < dense; sum UnsortedSegmentSum backward embed < grad ids; "
+        "keep AssignVariableOp update embed words/m < sum words/m; "
+        f"update AssignSubVariableOp update embed words < {reads['update']}{more}"
+    )
+    held = {"words": table_bytes, "words/m": table_bytes, "w": 16}
+    size = {"ids": 8, "read": table_bytes, "rows": rows_bytes, "read_w": 16, "dense": 4}
+    size |= {"grad": 40, "sum": table_bytes, "gather": 40, "scaled": 40, "decay": 1_000}
+    ops = [
+        op._replace(output_bytes=(size.get(op.name, 0),), parameter_bytes=held.get(op.name, 0))
+        for op in graph.ops
+    ]
+    return sized(ops, graph.edges)
+
+
+def beside(graph, *devices, hosts=()):
+    """Return what is proposed for the tables of a step whose ops have no costs."""
+    return proposed(parameters_on_host.propose, graph, CostTable(costs={}), *devices, hosts=hosts)
+
+
+def beside_host(graph):
+    return beside(graph, GPU, hosts=[HOST])
+
+
+def test_a_table_its_slot_and_all_that_is_as_large_stand_on_the_host():
+    found = beside_host(lookup_step())
+    there = moved(found)
+    assert there >= {"words", "words/m", "read", "rows", "sum", "keep", "update"}
+    assert there.isdisjoint({"w", "read_w", "dense", "grad"})
+    assert found.rationale == (
+        "1 table (words) on CPU:0: 2.00 kB with optimizer slots, of which a step looks up 40 B; "
+        "the rest on GPU:0"
+    )
+
+
+def test_without_a_host_the_second_device_takes_its_part_and_of_several_it_is_the_first():
+    found = beside(lookup_step(), "d0", "d1", "d2")
+    assert found.device_of["words"] == "d1"
+    assert set(found.device_of.values()) == {"d0", "d1"}
+    assert found.rationale.startswith("1 table (words) on d1, for want of a host: 2.00 kB")
+    assert beside(lookup_step(), "d0").reason == "d0 has no host, and no other device"
+    other = replace(GPU, name="GPU:1", host="CPU:1")
+    found = beside(lookup_step(), GPU, other, hosts=[replace(HOST, name="CPU:1"), HOST])
+    assert set(found.device_of.values()) == {"GPU:0", "CPU:0"}
+
+
+def test_a_table_of_which_as_much_is_looked_up_stays_and_unknown_sizes_count_nothing():
+    assert beside_host(lookup_step(table_bytes=40)).reason == (
+        "no embedding table holds more than a step looks up in it: words has 40 B, "
+        "a step looks up 40 B"
+    )
+    assert isinstance(beside_host(lookup_step(table_bytes=41)), Placement)
+    assert isinstance(beside_host(lookup_step(rows_bytes=None)), Placement)
+    graph, _ = training_step(calls_of("a < in:x w=80"))
+    assert beside_host(graph).reason == NONE
+
+
+NONE = "the step has no embedding table: no variable of which it only looks up rows"
+
+
+@pytest.mark.parametrize("kind", ["MatMul", "Square", "Transpose"])
+def test_a_variable_that_some_op_reads_as_a_whole_is_no_table(kind):
+    graph = lookup_step(more=f"; tied {kind} - out < read")
+    assert beside_host(graph).reason == NONE
+
+
+def test_a_table_is_what_is_only_looked_up_also_through_an_identity_or_with_its_shape_read():
+    assert beside_host(lookup_step(reader="Identity")).reason == NONE
+    gather = "; gather GatherV2 - embed < rows"
+    through = lookup_step(reader="Identity", more=gather, dense="read_w")
+    assert beside_host(through).device_of["words"] == "CPU:0"
+    own = replaced(lookup_step(), "read", kind="ResourceGather", output_bytes=(40,))
+    assert beside_host(own).device_of["words"] == "CPU:0"
+    shape_and_decay = "; shape Shape - embed < read; decay Mul update < read"
+    graph = lookup_step(more=shape_and_decay, update="sum words decay")
+    assert beside_host(graph).device_of["decay"] == "CPU:0"
+
+
+def test_gradients_of_rows_and_sums_of_others_stay_on_the_device():
+    scaled = "; scaled Mul backward dense < grad"
+    found = beside_host(lookup_step(more=scaled, update="sum words scaled"))
+    assert found.device_of["update"] == "CPU:0"
+    assert found.device_of["scaled"] == "GPU:0"
+    graph = replaced(lookup_step(), "sum", variable="w")
+    assert beside_host(graph).device_of["sum"] == "GPU:0"

@@ -6,7 +6,7 @@ from drawn_cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
 from placed_steps import price
-from step_graphs import Call, cluster_of, models, proposed, training_step
+from step_graphs import calls_of, cluster_of, models, proposed, training_step
 
 from placement_advisor.candidates import pipeline
 from placement_advisor.candidates.by_layer import place_by_layer
@@ -18,14 +18,17 @@ from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Device
 
 
-def chain(*costs_ns, variable_bytes=0, out_bytes=5):
-    """Layers a, b, c … of these costs; copies between them take 15 ns."""
+def small(text):
+    """Return calls from text, copies of whose outputs take 15 ns."""
+    return [replace(call, out_bytes=5) for call in calls_of(text)]
+
+
+def chain(*costs_ns, held=""):
+    """Layers a, b, c … of these costs, each of which may hold variables."""
     names = ["in:x", *"abcdefgh"[: len(costs_ns)]]
-    return [
-        Call(name=name, feeds=(before,), out_bytes=out_bytes, cost_ns=cost_ns,
-             variables=((f"{name}_w", variable_bytes),) if variable_bytes else ())
-        for (before, name), cost_ns in zip(pairwise(names), costs_ns, strict=True)
-    ]  # fmt: skip
+    layers = zip(pairwise(names), costs_ns, strict=True)
+    calls = (f"{name} {ns} < {before} {held.format(name)}" for (before, name), ns in layers)
+    return small("; ".join(calls))
 
 
 def cut(calls, *devices, latency_ns=10, slower=()):
@@ -84,59 +87,46 @@ def test_another_device_is_used_only_where_the_step_gets_shorter():
     chained, _ = cut(chain(100, 100, 100), "d0", "d1", "d2")
     assert len(set(chained.device_of.values())) == 2
     # Branches run beside one another.
-    branches = [Call(name=name, feeds=("in:x",), out_bytes=5, cost_ns=100) for name in "abc"]
-    join = Call(name="d", feeds=("a", "b", "c"), out_bytes=5, cost_ns=1)
-    wide, _ = cut([*branches, join], "d0", "d1", "d2")
+    wide, _ = cut(small("a < in:x; b < in:x; c < in:x; d 1 < a b c"), "d0", "d1", "d2")
     assert len(set(wide.device_of.values())) == 3
 
 
 def test_parameters_must_fit_their_device():
     # Slots take as much as the variable: 60 bytes a layer. By cost, a alone would be one stage.
-    calls = chain(900, 100, 100, 100, variable_bytes=30)
-    small, tiny = (
-        [Device(name=name, kind="CPU", memory_bytes=size) for name in ("d0", "d1")]
-        for size in (130, 110)
+    calls = chain(900, 100, 100, 100, held="{}_w=30")
+    enough, less = (
+        [Device(name=name, kind="CPU", memory_bytes=size) for name in "ab"] for size in (130, 110)
     )
     graph, costs = training_step(calls)
-    found = proposed(pipeline.propose, graph, costs, *small)
+    found = proposed(pipeline.propose, graph, costs, *enough)
     homes = [found.device_of[f"{layer}_w"] for layer in "abcd"]
     assert sorted(map(homes.count, set(homes))) == [2, 2]
-    assert proposed(pipeline.propose, graph, costs, *tiny).reason == (
+    assert proposed(pipeline.propose, graph, costs, *less).reason == (
         "no cut gives each device parameters that fit its memory: "
         f"the step has {graph.parameter_bytes} B of them"
     )
 
 
 def test_a_variable_that_two_stages_read_stands_with_the_first():
-    shared = (("w", 4),)
-    calls = chain(500, 500)
-    calls = [replace(call, variables=shared) for call in calls]
-    found, stages = cut(calls, "d0", "d1")
+    found, stages = cut(chain(500, 500, held="w=4"), "d0", "d1")
     assert stages == {"d0": "a", "d1": "b"}
     assert found.device_of["w"] == found.device_of["b/read/w"] == "d0"
 
 
-@pytest.mark.parametrize(
-    ("calls", "devices", "reason"),
-    [
-        (chain(100, 100), ["d0"], "there is one device"),
-        (chain(100), ["d0", "d1"], "the step has no two layers to cut between"),
-    ],
-)
-def test_one_device_or_one_layer_cannot_be_cut(calls, devices, reason):
-    found, _ = cut(calls, *devices)
-    assert found.reason == reason
+def test_one_device_or_one_layer_cannot_be_cut():
+    found, _ = cut(chain(100, 100), "d0")
+    assert found.reason == "there is one device"
+    found, _ = cut(chain(100), "d0", "d1")
+    assert found.reason == "the step has no two layers to cut between"
 
 
 def test_thousands_of_layers_are_cut_in_the_middle_as_well():
-    count = 2_400
-    ops = [Op(f"op{i}", "Relu", layer=f"layer{i}", output_bytes=(4,)) for i in range(count)]
-    edges = [Edge(one.name, other.name, 0, 4) for one, other in pairwise(ops)]
-    graph = OpGraph(ops, edges)
-    costs = price({op.name: 100 for op in ops})
-    found = proposed(pipeline.propose, graph, costs, "a", "b")
-    devices = [found.device_of[op.name] for op in ops]
-    assert devices.count("a") == pytest.approx(count / 2, abs=5)
+    names = [f"op{i}" for i in range(2_400)]
+    ops = [Op(name, "Relu", layer=name, output_bytes=(4,)) for name in names]
+    graph = OpGraph(ops, [Edge(one, other, 0, 4) for one, other in pairwise(names)])
+    found = proposed(pipeline.propose, graph, price(dict.fromkeys(names, 100)), "a", "b")
+    devices = [found.device_of[name] for name in names]
+    assert devices.count("a") == pytest.approx(1_200, abs=5)
     assert sum(one != other for one, other in pairwise(devices)) == 1
 
 
@@ -173,9 +163,7 @@ def test_no_cut_in_two_has_a_less_loaded_fullest_device(calls, latency_ns):
     )
     if isinstance(found, Placement):
         assert max(loads_ns(graph, found.device_of, costs, cluster).values()) == best_ns
-        on = [
-            {found.device_of[op] for op, its in with_layer.items() if its == one} for one in order
-        ]
+        on = ({found.device_of[op] for op in with_layer if with_layer[op] == one} for one in order)
         devices = [device for some in on for device in some]
         assert sum(one != other for one, other in pairwise(devices)) == 1
     elif len(order) > 1:

@@ -4,7 +4,7 @@ import pytest
 from drawn_cases import cases
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from placed_steps import PlacedStep, diamond, edge, op, pair, place, placed, placed_steps, price
+from placed_steps import diamond, edge, op, pair, place, placed, placed_steps, price, wired
 
 from placement_advisor.candidates.families import propose as propose_by_rule
 from placement_advisor.candidates.searched import propose_searched, search_step
@@ -25,19 +25,17 @@ def asked(step, *starts, dearer=1.0, effort=SOME):
     return propose_searched(answers, step.all_costs(), step.simulator(), effort, dearer=dearer)
 
 
-def three_ops(edges):
-    wires = [edge(*ends, 8) for ends in [NAMES[:2], NAMES[1:]][:edges]]
-    graph = OpGraph([op(name, 8) for name in NAMES], wires)
-    return placed(graph, dict.fromkeys(NAMES, "a"), dict.fromkeys(NAMES, 100))
+def three_ops(edges=""):
+    return wired(dict.fromkeys(NAMES, ("a", 100, 8)), edges)
 
 
 def test_what_is_found_says_what_it_beat_and_else_what_was_not_beaten():
-    step = three_ops(edges=0)
+    step = three_ops()
     found = asked(step, step.placement)
     assert (found.label, found.family) == ("searched", "searched")
     assert step.simulator().step_ns(found) == 200
     assert "placements simulated, which began with 1 other candidate" in found.rationale
-    step = three_ops(edges=2)
+    step = three_ops("one -> two, two -> three")
     single = replace(step.placement, label="single")
     found = asked(step, single)
     assert found.reason.endswith("none was better than single")
@@ -45,7 +43,7 @@ def test_what_is_found_says_what_it_beat_and_else_what_was_not_beaten():
 
 
 def test_where_what_is_bad_on_purpose_is_best_it_is_what_the_search_found():
-    step = three_ops(edges=0)
+    step = three_ops()
     best = step.placement.device_of | {"two": "b"}
     hopping = replace(step.placement, label="alternating", family="alternating", device_of=best)
     found = asked(step, replace(step.placement, label="single"), hopping)
@@ -55,7 +53,7 @@ def test_where_what_is_bad_on_purpose_is_best_it_is_what_the_search_found():
 
 
 def test_what_is_found_where_copies_are_dearer_says_so():
-    step = three_ops(edges=0)
+    step = three_ops()
     single = replace(step.placement, label="single")
     found = asked(step, single, dearer=1.5)
     assert found.label == "searched"
@@ -76,23 +74,18 @@ def test_a_split_that_dearer_copies_spoil_is_not_proposed():
 def test_what_is_shorter_only_where_copies_are_dearer_is_not_proposed():
     # `long` and `draws` then draw from memory one after the other.
     drawing = {"draws": 10, "long": 40}
-    costs = price({**drawing, "free": 60, "other": 60})
-    ops = [op(name, 4)._replace(bytes_accessed=drawing.get(name)) for name in costs.costs]
+    times_ns = {**drawing, "free": 60, "other": 60}
+    ops = [op(name, 4)._replace(bytes_accessed=drawing.get(name)) for name in times_ns]
+    graph = OpGraph(ops, [edge("draws", "other", 4), edge("draws", "long", 4)])
     sharing = Sharing(memory_bytes_per_s=1e9, memory_ratio=3.0)
-    step = PlacedStep(
-        graph=OpGraph(ops, [edge("draws", "other", 4), edge("draws", "long", 4)]),
-        placement=place(dict.fromkeys(costs.costs, "a")),
-        costs=costs,
-        cluster=replace(pair(latency_ns=20, bytes_per_ns=10), sharing=sharing),
-    )
+    cluster = replace(pair(latency_ns=20, bytes_per_ns=10), sharing=sharing)
+    step = placed(graph, dict.fromkeys(times_ns, "a"), times_ns, cluster)
     simulator = step.simulator()
     dear = simulator.on(simulator.cluster.scaled(copies=3, launches=1))
     split = place({"draws": "a", "other": "a", "long": "b", "free": "b"})
     alone = replace(step.placement, label="single")
     assert dear.step_ns(split) < simulator.step_ns(alone) < simulator.step_ns(split)
-
     found = asked(step, alone, dearer=3)
-
     assert found.reason.endswith("what was found is no shorter than single elsewhere")
     assert found.unbeaten == alone
 
@@ -102,9 +95,7 @@ def test_what_is_shorter_only_where_copies_are_dearer_is_not_proposed():
 def test_what_is_found_is_shorter_where_copies_are_dearer_and_so_where_they_are_not(step):
     assume(step.placement.device_of)
     start = step.on_one_device().placement
-
     found = asked(step, start, dearer=3, effort=Effort(units=0.002))
-
     if isinstance(found, Placement):
         simulator = step.simulator()
         dear = simulator.on(simulator.cluster.scaled(copies=3, launches=1))
@@ -118,20 +109,16 @@ def weights(*bytes_each):
         op(f"v{i}", 8, role=Role.VARIABLE)._replace(variable=f"v{i}", parameter_bytes=size)
         for i, size in enumerate(bytes_each)
     ]
-    reads = [op(f"read{i}", 8)._replace(variable=f"v{i}") for i in range(len(bytes_each))]
-    return OpGraph(
-        [*variables, *reads],
-        [edge(v.name, r.name, 8) for v, r in zip(variables, reads, strict=True)],
-    )
+    reads = [op(f"{each.name}/read", 8)._replace(variable=each.name) for each in variables]
+    edges = [edge(each.variable, each.name, 8) for each in reads]
+    return OpGraph([*variables, *reads], edges)
 
 
 def smallest(graph, *, memory_bytes, devices):
     cluster = pair(count=devices)
-    cluster = replace(
-        cluster, devices=tuple(replace(d, memory_bytes=memory_bytes) for d in cluster.devices)
-    )
+    limited = tuple(replace(each, memory_bytes=memory_bytes) for each in cluster.devices)
+    cluster = replace(cluster, devices=limited)
     costs = price({each.name: 10 for each in graph.ops if each.role is Role.FORWARD})
-
     tables = costs.everywhere(cluster)
     answers = propose_by_rule(["single"], graph, tables, cluster)
     return propose_searched(answers, tables, Simulator(graph, tables, cluster), SOME, dearer=2)
@@ -150,10 +137,8 @@ def test_what_one_device_does_not_hold_goes_to_as_few_as_hold_it():
 
 def searched(**pinned):
     """Return what is found for three ops of 100 ns that do not need one another."""
-    cluster = pair()
-    graph = OpGraph([op(name, 8) for name in NAMES], [])
-    tables = price(dict.fromkeys(NAMES, 100)).everywhere(cluster)
-    return search_step(graph, tables, cluster, Effort(units=0.05), pinned)
+    step = three_ops()
+    return search_step(step.graph, step.all_costs(), step.cluster, SOME, pinned)
 
 
 def test_ops_share_a_device_or_stay_where_they_are_pinned():
@@ -187,10 +172,10 @@ def test_a_pinned_variable_takes_its_ops_along_whether_or_not_it_is_named_twice(
     for variable in ("v", None):
         graph, cluster = of_one_variable(variable=variable)
         tables = price({"plain": 100, "host only": 100}).everywhere(cluster)
-        found = search_step(graph, tables, cluster, Effort(units=0.05), {"v": "b"})
+        found = search_step(graph, tables, cluster, SOME, {"v": "b"})
         assert found.placement.device_of == dict.fromkeys(("v", "plain", "host only"), "b")
         with pytest.raises(PlacementError, match="both have to be with variable 'v'"):
-            search_step(graph, tables, cluster, Effort(units=0.05), {"v": "b", "plain": "a"})
+            search_step(graph, tables, cluster, SOME, {"v": "b", "plain": "a"})
 
 
 @given(placed_steps(max_ops=6, hosts=True), st.data())

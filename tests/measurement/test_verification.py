@@ -16,21 +16,13 @@ def results(change, given=(), *, start=1.0, outputs=()):
     """A variable `w` that starts from a value and changes, and what its update got in each step."""
     before = np.full(np.shape(change), start, np.float32)
     after = (before + np.asarray(change, np.float32)).astype(np.float32)
-    rows = None if given is None else given_of(*given)
+    name, floats = "AssignSubVariableOp 0.0", [np.asarray(each, np.float32) for each in given or ()]
+    rows = tuple(AppliedUpdate(update=name, step=i, value=each) for i, each in enumerate(floats))
     return StepResults(
         outputs=tuple(map(np.asarray, outputs)),
         before={"w": before},
         state={"w": after},
-        given={"w": rows},
-    )
-
-
-def given_of(*values):
-    return tuple(
-        AppliedUpdate(
-            update="AssignSubVariableOp 0.0", step=step, value=np.asarray(value, np.float32)
-        )
-        for step, value in enumerate(values)
+        given={"w": None if given is None else rows},
     )
 
 
@@ -38,8 +30,8 @@ def shown(reference, *runs):
     return [rounding(run, reference) for run in runs]
 
 
-def found(ours, reference, rounded=None):
-    return verify(ours, reference, shown(reference, rounded or reference), STEPS)
+def found(ours, reference, rounded=None, **more):
+    return verify(ours, reference, shown(reference, rounded or reference), STEPS, **more)
 
 
 def test_a_change_is_compared_with_the_change_and_a_lost_or_late_one_is_found():
@@ -78,12 +70,16 @@ def test_what_agrees_is_verified_where_rounding_moves_it_more(factor, unverified
     assert found(once, reference, rounded).unverified == ("w",)
 
 
+def in_both_steps(values):
+    return results(np.zeros(len(values)), (values, values))
+
+
 def _elements(few, others):
     """What two steps give to 200 elements, of which two and all others are multiplied."""
     values = np.tile([3e-12, -3e-12], 100)
     values[:2] *= few
     values[2:] *= others
-    return results(np.zeros(200), (values, values))
+    return in_both_steps(values)
 
 
 @pytest.mark.parametrize(
@@ -103,12 +99,10 @@ def test_a_hundredth_of_the_elements_may_be_up_to_rounding(ours, rounded, unveri
 
 
 def test_more_than_a_hundredth_of_the_elements_may_not():
-    def of(values):
-        return results(np.zeros(199), (values[:199], values[:199]))
-
     ones = np.full(199, 3e-12)
     moved = np.concatenate([ones[:2] * 1.05, ones[2:]])
-    assert found(of(ones * 1.0001), of(ones), of(moved)).unverified == ("w",)
+    runs = map(in_both_steps, (ones * 1.0001, ones, moved))
+    assert found(*runs).unverified == ("w",)
     # Elements that nothing changes are not counted.
     assert found(_sparse(1.0002), _sparse(1.0), _sparse(1.05)).unverified == ("w",)
 
@@ -118,7 +112,7 @@ def _sparse(factor):
     values = np.zeros(1_000)
     values[:10] = 3e-12
     values[0] *= factor
-    return results(np.zeros(1_000), (values, values))
+    return in_both_steps(values)
 
 
 def test_what_any_of_several_roundings_explains_is_no_mistake():
@@ -131,21 +125,17 @@ def test_what_any_of_several_roundings_explains_is_no_mistake():
     assert verify(beyond, reference, shown(reference, moved, reordered), STEPS).wrong
 
 
-def exchanged(ours, reference, rounded):
-    return verify(ours, reference, shown(reference, rounded), STEPS, is_exchanged=True)
-
-
 @pytest.mark.parametrize("ours", [1e-9, 5e-9])
 def test_what_is_zero_but_for_rounding_is_verified_where_it_is_exchanged(ours):
     reference, rounded = results([0.0], (1e-9, -1e-9)), results([0.0], (-1e-9, 2e-9))
     theirs = results([0.0], (-ours, ours))
     assert found(theirs, reference, rounded).unverified == ("w",)
-    assert not exchanged(theirs, reference, rounded).unverified
+    assert not found(theirs, reference, rounded, is_exchanged=True).unverified
     # What is ten times as large as its rounding is no zero, and what is far larger neither.
     of_one, rounded_one = results([0.0], (1e-8, -1e-8)), results([0.0], (0.9e-8, -0.9e-8))
-    assert exchanged(theirs, of_one, rounded_one).unverified == ("w",)
+    assert found(theirs, of_one, rounded_one, is_exchanged=True).unverified == ("w",)
     large = results([0.0], (1e-7, 1e-7))
-    assert exchanged(large, reference, rounded).unverified == ("w",)
+    assert found(large, reference, rounded, is_exchanged=True).unverified == ("w",)
 
 
 def test_a_change_that_is_rounding_does_not_show_and_is_no_mistake():
@@ -164,10 +154,9 @@ def test_a_change_that_is_rounding_does_not_show_and_is_no_mistake():
 def test_noise_is_verified_only_where_it_is_bit_by_bit_the_same():
     reference, rounded = results([DIGIT], (1e-9, 2e-9)), results([0.0], (-1e-9, 3e-9))
     assert found(reference, reference, rounded).unverified == ()
-    other = found(results([DIGIT], (2e-9, 1e-9)), reference, rounded)
-    assert (other.wrong, other.unverified) == ("", ("w",))
-    other = found(results([DIGIT], (3e-8, 1e-9)), reference, rounded)
-    assert (other.wrong, other.unverified) == ("", ("w",))
+    for first in (2e-9, 3e-8):
+        other = found(results([DIGIT], (first, 1e-9)), reference, rounded)
+        assert (other.wrong, other.unverified) == ("", ("w",))
 
 
 def test_a_slot_of_squares_of_noise_is_not_verified_and_wrong_only_if_it_is_far_off():
@@ -193,9 +182,8 @@ def test_what_is_no_difference_of_numbers_is_compared_as_it_is():
     reference = results([0.1], None, outputs=[[4.0, 0.0]])
     assert not found(results([0.1], None, outputs=[[4.002, 0.002]]), reference).wrong
     assert found(results([0.1], None, outputs=[[4.0, 0.01]]), reference).wrong == "output 0"
-    no_number = found(results([0.1], None, outputs=[[np.nan, 0.0]]), reference)
-    assert no_number.wrong == "output 0"
-    reference = results([0.1, 0.1], None)
-    assert found(results([0.1], None), reference).wrong
+    no_number = results([0.1], None, outputs=[[np.nan, 0.0]])
+    assert found(no_number, reference).wrong == "output 0"
+    assert found(results([0.1], None), results([0.1, 0.1], None)).wrong
     gone = StepResults(outputs=(), before={}, state={}, given={})
-    assert found(gone, reference).wrong == "variable 'w', which is not there"
+    assert found(gone, results([0.1], None)).wrong == "variable 'w', which is not there"

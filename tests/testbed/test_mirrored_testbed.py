@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -23,7 +22,6 @@ KILLED = CallFailure(
 LATE = CallFailure(cause=FailureCause.TIMED_OUT, message="late", child_ended=True)
 REFUSED = CallFailure(cause=FailureCause.CRASHED, message="connection reset")
 RIGHT = Verification(steps=4, variables=1, relative_difference=1e-7)
-SOURCE = ModelSource(path="model.py", time_limit_s=1.0)
 PREPARED = Prepared(moved_ops=(), crossings=(), unexchanged=("mean", "w"))
 
 
@@ -31,12 +29,6 @@ class FakeChild:
     """Notes what it is asked and answers as told, the first time otherwise where so told."""
 
     pid = 1
-    log: list[tuple[str, str]]
-    answers: dict[str, Any]
-    once: dict[tuple[str, str], Any]
-    found: dict[int | None, Any]
-    died: str
-    profile: Path
 
     def __init__(self, name):
         self.name = name
@@ -76,10 +68,8 @@ def child(monkeypatch):
 def bench(child, tmp_path):
     """Two processes that have started; `compare` finds results right."""
     devices = tuple(SimpleNamespace(name=f"worker:{i}", kind="CPU") for i in range(2))
-    slots = core_slots((0, 1))
-    plan = SimpleNamespace(
-        kind=TestbedKind.WORKERS, devices=devices, slots=slots, open_ports=True, hosts=()
-    )
+    known = {"kind": TestbedKind.WORKERS, "slots": core_slots((0, 1))}
+    plan = SimpleNamespace(devices=devices, open_ports=True, hosts=(), **known)
     machine = testbed.ProcessLauncher(tmp_path, open_ports=True)
 
     def call(function, program, paths, seed, **_):
@@ -89,7 +79,8 @@ def bench(child, tmp_path):
 
     beside = SimpleNamespace(plan=plan, call=call, site=machine, end_if_dead=lambda: None)
     how = {"captured": None, "program": "batch", "draws": False, "statistics": ("mean",)}
-    made = MirroredTestbed(beside, SOURCE, tmp_path, {}, **how)
+    source = ModelSource(path="model.py", time_limit_s=1.0)
+    made = MirroredTestbed(beside, source, tmp_path, {}, **how)
     assert made.start() == "times"
     child.log.clear()
     return made

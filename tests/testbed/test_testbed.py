@@ -38,7 +38,6 @@ def test_devices_are_workers_on_cores_of_their_own_or_it_is_said_why_not(two_cor
     assert plan.not_run is None
     plan = plan_testbed(None, 3)
     assert plan.kind is TestbedKind.NONE
-    assert plan.not_run is not None
     assert "3 devices need 3 cores" in plan.not_run
     assert "lets us use 2" in plan.not_run
     assert plan_testbed(TestbedKind.NONE, 2).not_run == "--testbed none: nothing was run"
@@ -82,39 +81,29 @@ class FakeChild:
 
 
 HOST = HostShare(name="a", address="10.0.0.1", slots=core_slots((0,)), fingerprint="", is_here=True)
+RESET = CallFailure(cause=FailureCause.CRASHED, message="Connection reset by peer")
 KILLED = CallFailure(
     cause=FailureCause.CRASHED, message="worker:1 was killed by SIGKILL", child_ended=True
 )
 
 
-def testbed_of(client, *workers, scratch):
+def fake_testbed(client, *workers, scratch):
     testbed = Testbed(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), scratch=scratch)
     testbed._client, testbed._workers = client, workers
     return testbed
 
 
-testbed_of.__test__ = False  # type: ignore[attr-defined]  # The name starts with "test".
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        CallFailure(cause=FailureCause.CRASHED, message="Connection reset by peer"),
-        ChildError("client: Traceback ... UnavailableError"),
-    ],
-)
+@pytest.mark.parametrize("answer", [RESET, ChildError("client: Traceback ... UnavailableError")])
 def test_a_broken_connection_is_the_death_of_the_worker_behind_it(answer, tmp_path):
     client = FakeChild("client", answer)
     workers = FakeChild("worker:0", None), FakeChild("worker:1", None, died=KILLED)
-    testbed = testbed_of(client, *workers, scratch=tmp_path)
+    testbed = fake_testbed(client, *workers, scratch=tmp_path)
     assert testbed.run_steps("single", 0, 1) == KILLED
     assert all(child.closed for child in (client, *workers))
 
 
 @pytest.mark.parametrize(("hosts", "limit_s"), [((), 300), ((HOST,), 1_200)])
-def test_over_a_network_each_step_may_take_as_long_as_elsewhere_all_of_them(
-    hosts, limit_s, tmp_path
-):
+def test_over_a_network_a_step_may_take_as_long_as_elsewhere_all_of_them(hosts, limit_s, tmp_path):
     limits = []
 
     class Client(FakeChild):
@@ -122,7 +111,7 @@ def test_over_a_network_each_step_may_take_as_long_as_elsewhere_all_of_them(
             limits.append(time_limit_s)
             return [1, 2, 3, 4]
 
-    testbed = testbed_of(Client("client", None), scratch=tmp_path)
+    testbed = fake_testbed(Client("client", None), scratch=tmp_path)
     testbed.plan = replace(testbed.plan, hosts=hosts)
     assert testbed.run_steps("single", 0, 4) == [1, 2, 3, 4]
     assert limits == [limit_s]
@@ -131,12 +120,11 @@ def test_over_a_network_each_step_may_take_as_long_as_elsewhere_all_of_them(
 def test_what_fails_on_living_workers_leaves_the_testbed_up(tmp_path):
     refused = CallFailure(cause=FailureCause.CRASHED, message="no kernel")
     client, worker = FakeChild("client", refused), FakeChild("worker:0", None)
-    testbed = testbed_of(client, worker, scratch=tmp_path)
+    testbed = fake_testbed(client, worker, scratch=tmp_path)
     assert testbed.run_steps("single", 0, 1) == refused
-    assert not client.closed
-    assert not worker.closed
+    assert (client.closed, worker.closed) == (False, False)
     client = FakeChild("client", ChildError("client: Traceback ... KeyError"))
-    testbed = testbed_of(client, FakeChild("worker:0", None), scratch=tmp_path)
+    testbed = fake_testbed(client, worker, scratch=tmp_path)
     with pytest.raises(ChildError, match="KeyError"):
         testbed.run_steps("single", 0, 1)
 
@@ -156,8 +144,7 @@ def test_a_worker_that_does_not_start_is_named_and_nothing_is_left(
 
 
 def test_a_testbed_that_is_down_answers_so_until_it_is_started_anew(tmp_path):
-    client = FakeChild("client", KILLED)
-    testbed = testbed_of(client, scratch=tmp_path)
+    testbed = fake_testbed(FakeChild("client", KILLED), scratch=tmp_path)
     assert testbed.run_steps("single", 0, 1) == KILLED
     for answer in (testbed.run_steps("single", 0, 1), testbed.profile("single", 1)):
         assert answer.child_ended
@@ -240,7 +227,7 @@ class ProfiledClient(FakeChild):
 
 def test_a_profile_outlives_a_second_one_that_fails(tmp_path):
     client = ProfiledClient("client", None)
-    testbed = testbed_of(client, scratch=tmp_path)
+    testbed = fake_testbed(client, scratch=tmp_path)
     files = testbed.profile("single", 3)
     client._answer = KILLED
     assert testbed.profile("single", 3) == KILLED
@@ -254,6 +241,5 @@ def test_a_relay_takes_the_core_of_devices_where_there_is_no_other(lends_all, ca
     plan = plan_hosts((a, b), HostLink.TLS)
     site = RemoteLauncher(plan, (), tmp_path)
     assert site.carriers(2) == ()  # None runs yet.
-    relay = SimpleNamespace(pid=7)
-    site._relays[1] = _RelayOfHost(process=relay, folder="", port=1)  # type: ignore[arg-type]
+    site._relays[1] = _RelayOfHost(process=SimpleNamespace(pid=7), folder="", port=1)
     assert [site.carriers(device) for device in range(3)] == [(), (), carriers]

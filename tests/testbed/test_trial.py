@@ -1,20 +1,16 @@
 """A trial on a testbed that fails on cue. What really failing testbeds do is in test_analyze."""
 
 from collections import Counter
+from dataclasses import replace
 from functools import partialmethod
 
 import pytest
+from sample_hosts import TWO_HOSTS
 
 from placement_advisor import defaults
 from placement_advisor.errors import TestbedError
 from placement_advisor.graph.placement import Placement
-from placement_advisor.machine.testbed_plan import (
-    HostLink,
-    HostShare,
-    TestbedKind,
-    TestbedPlan,
-    plan_hosts,
-)
+from placement_advisor.machine.testbed_plan import HostLink, TestbedKind, TestbedPlan, plan_hosts
 from placement_advisor.machine.this_machine import core_slots, gpu_slots
 from placement_advisor.measurement.measurement import FailureKind, least_samples
 from placement_advisor.measurement.verification import Verification
@@ -41,13 +37,8 @@ RIGHT = Verification(steps=4, variables=1, relative_difference=1e-7)
 
 
 def wrong(relative_difference):
-    return Verification(
-        steps=4,
-        variables=1,
-        wrong="what was added to variable 'w'",
-        wrong_variable="w",
-        relative_difference=relative_difference,
-    )
+    what = {"wrong": "what was added to variable 'w'", "wrong_variable": "w"}
+    return replace(RIGHT, relative_difference=relative_difference, **what)
 
 
 class FakeTestbed:
@@ -122,10 +113,6 @@ class FakeTestbed:
         return ProfileFiles(client=None, devices={})  # type: ignore[arg-type]
 
 
-def trial_of(testbed, **options):
-    return Benchmark(testbed, steps=2, watcher=SilentProgress(), **options)
-
-
 def placed(*labels):
     here = {"op": "GPU:0"}
     return [Placement(label=each, family=each, device_of=here, rationale="") for each in labels]
@@ -134,7 +121,7 @@ def placed(*labels):
 def entered(*labels, cues=None, starts=99, **options):
     """Return a trial of placements, and its testbed."""
     testbed = FakeTestbed(cues or {}, starts=starts)
-    trial = trial_of(testbed, **options)
+    trial = Benchmark(testbed, steps=2, watcher=SilentProgress(), **options)
     for placement in placed(*labels):
         trial.enter(placement)
     return trial, testbed
@@ -145,20 +132,15 @@ def no_profile_files(monkeypatch):
     monkeypatch.setattr(benchmark, "read_gpu_steps", lambda *_: None)
 
 
-@pytest.fixture
-def run():
-    """Runs three candidates in as many rounds as they need, then profiles them."""
-
-    def run(cues=None, *, starts=99, rounds=ROUNDS):
-        trial, testbed = entered(*STEP_NS, cues=cues, starts=starts)
-        time_in_rounds(trial, rounds, lambda number: testbed.calls.append(("as-is", str(number))))
-        trial.profile_all()
-        return trial.entries, testbed
-
-    return run
+def run(cues=None, *, starts=99, rounds=ROUNDS):
+    """Run three candidates in as many rounds as they need, then profile them."""
+    trial, testbed = entered(*STEP_NS, cues=cues, starts=starts)
+    time_in_rounds(trial, rounds, lambda number: testbed.calls.append(("as-is", str(number))))
+    trial.profile_all()
+    return trial.entries, testbed
 
 
-def test_every_round_times_all_in_an_order_of_its_own_and_the_first_step_of_a_turn_is_warm_up(run):
+def test_every_round_times_all_in_an_order_of_its_own_and_the_first_step_of_a_turn_is_warm_up():
     entries, testbed = run()
     turns = [call for call in testbed.calls if call[0] in ("run_steps", "as-is")][3:]
     size = len(STEP_NS) + 1
@@ -174,7 +156,7 @@ def test_every_round_times_all_in_an_order_of_its_own_and_the_first_step_of_a_tu
     assert all(entry.files is not None for entry in entries.values())
 
 
-def test_of_steps_that_take_minutes_few_are_profiled(run, monkeypatch):
+def test_of_steps_that_take_minutes_few_are_profiled(monkeypatch):
     minutes = {"single": 30_000_000_000, "towers": 90_000_000_000, "alternating": 7_000_000_000}
     monkeypatch.setitem(globals(), "STEP_NS", minutes)
     _, testbed = run()
@@ -215,14 +197,13 @@ FAR_OFF = "wrong-result: within 4 steps what was added to variable 'w' differs f
         ({("run_steps", "towers", 1): LATE}, 1, {"towers": "timed-out: late"}),
     ],
 )
-def test_a_failure_puts_its_candidate_out_and_the_others_go_on(run, cues, starts, failed):
+def test_a_failure_puts_its_candidate_out_and_the_others_go_on(cues, starts, failed):
     entries, testbed = run(cues, starts=starts)
     assert testbed.starts_left == 0
     found = {label: entry.failure for label, entry in entries.items() if entry.failure}
     assert found.keys() == failed.keys()
-    assert all(
-        f"{found[name].kind}: {found[name].message}".startswith(failed[name]) for name in found
-    )
+    for name, failure in found.items():
+        assert f"{failure.kind}: {failure.message}".startswith(failed[name])
     for label, entry in entries.items():
         assert (entry.measurement(None) is None) == (not any(entry.rounds))
         if label not in failed:
@@ -245,9 +226,7 @@ def test_a_failure_puts_its_candidate_out_and_the_others_go_on(run, cues, starts
         ({"towers": 970}, {("run_steps", "single", 4): DOWN}, ROUNDS, ROUNDS),
     ],
 )
-def test_rounds_are_added_while_a_verdict_is_in_doubt(
-    run, monkeypatch, step_ns, cues, asked, rounds
-):
+def test_rounds_are_added_while_a_verdict_is_in_doubt(monkeypatch, step_ns, cues, asked, rounds):
     for label, time_ns in step_ns.items():
         monkeypatch.setitem(STEP_NS, label, time_ns)
     entries, _ = run(cues, rounds=asked)
@@ -256,7 +235,7 @@ def test_rounds_are_added_while_a_verdict_is_in_doubt(
 
 @pytest.mark.parametrize(("asked", "done"), [(None, ROUNDS), (1, ROUNDS), (ROUNDS + 3, ROUNDS + 3)])
 def test_time_that_is_up_ends_a_race_in_doubt_but_not_before_there_is_an_interval_or_what_was_asked(
-    run, monkeypatch, asked, done
+    monkeypatch, asked, done
 ):
     monkeypatch.setattr(defaults, "TIMING_BUDGET_S", -1.0)
     monkeypatch.setitem(STEP_NS, "towers", 970)
@@ -264,9 +243,7 @@ def test_time_that_is_up_ends_a_race_in_doubt_but_not_before_there_is_an_interva
     assert len(entries["single"].rounds) == done
 
 
-def test_who_joins_between_rounds_has_no_steps_in_those_before_and_as_many_as_others_after(
-    monkeypatch,
-):
+def test_who_joins_between_rounds_has_no_steps_before_and_as_many_as_others_after(monkeypatch):
     monkeypatch.setattr(defaults, "TIMING_BUDGET_S", -1.0)
     trial, _ = entered("single", "towers", joining=1)
     assert trial.competitors == 2
@@ -288,7 +265,7 @@ def test_who_joins_between_rounds_has_no_steps_in_those_before_and_as_many_as_ot
 
 
 def test_nobody_joins_who_would_not_be_timed_often_enough_in_the_time_there_is():
-    trial = trial_of(FakeTestbed({}), joining=1)
+    trial, _ = entered(joining=1)
     budget_s, needed = defaults.TIMING_BUDGET_S, 3 + least_samples(1)
     just_s = 3 * budget_s / needed
     assert benchmark.is_time_for_another(trial, None, 3, just_s - 0.001)
@@ -373,7 +350,7 @@ def test_what_fails_apart_leaves_nothing_timed_and_costs_no_candidate(cue, answe
     assert trial.entries["single"].failure is None
 
 
-def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(run):
+def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile():
     entries, _ = run({("profile", "towers", 0): DOWN})
     assert entries["towers"].failure is not None
     assert entries["towers"].files is None
@@ -381,8 +358,7 @@ def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(run
 
 
 def test_a_testbed_that_something_else_took_down_is_built_anew_at_no_candidates_cost():
-    testbed = FakeTestbed({})
-    trial = trial_of(testbed)
+    trial, testbed = entered()
     for placement in placed("single", "towers"):
         testbed.up = False
         trial.enter(placement)
@@ -393,7 +369,7 @@ def test_a_testbed_that_something_else_took_down_is_built_anew_at_no_candidates_
     assert testbed.starts_left == 99 - 3
 
 
-def test_a_host_that_is_lost_ends_the_rounds_and_leaves_what_all_have_completed(run):
+def test_a_host_that_is_lost_ends_the_rounds_and_leaves_what_all_have_completed():
     entries, testbed = run({("run_steps", "towers", 5): LOST})
     assert [len(entry.rounds) for entry in entries.values()] == [4] * len(STEP_NS)
     assert all(entry.failure is None and entry.files is None for entry in entries.values())
@@ -412,13 +388,9 @@ def test_a_host_that_is_lost_ends_the_rounds_and_leaves_what_all_have_completed(
 def test_profiles_of_hosts_are_read_as_those_of_what_hosts_lend(monkeypatch, slots, on_gpus):
     read = []
     monkeypatch.setattr(benchmark, "read_worker_steps", lambda *_, on_gpus: read.append(on_gpus))
-    hosts = tuple(
-        HostShare(name=name, address="", slots=slots, fingerprint="", is_here=False)
-        for name in ("a", "b")
-    )
-    testbed = FakeTestbed({})
+    hosts = tuple(replace(host, slots=slots) for host in TWO_HOSTS.hosts)
+    trial, testbed = entered()
     testbed.plan = plan_hosts(hosts, HostLink.TLS)
-    trial = trial_of(testbed)
     trial.profile(trial.enter(*placed("single")))
     assert read == [on_gpus]
 
@@ -444,8 +416,7 @@ class OwnBench:
 
 
 def run_beside(bench, cues=None):
-    testbed = FakeTestbed(cues or {})
-    trial = trial_of(testbed)
+    trial, testbed = entered(cues=cues)
     for label, own in (("single", None), ("mirrored", bench), ("towers", None)):
         trial.enter(*placed(label), bench=own, if_wrong="; as said")
     time_in_rounds(trial, ROUNDS, lambda _: None)
@@ -469,16 +440,13 @@ def test_a_candidate_with_a_bench_of_its_own_runs_in_turn_and_neither_takes_the_
     assert len(entries["mirrored"].rounds) == ROUNDS
     assert bench.prepared == 1
     entries, _ = run_beside(OwnBench({"verify": wrong(0.5)}))
-    assert entries["mirrored"].failure is not None
     assert entries["mirrored"].failure.kind is FailureKind.WRONG_RESULT
     assert entries["mirrored"].failure.message.endswith("rounding explains); as said")
 
 
 def test_replicas_that_train_alone_are_a_wrong_result_with_the_line_and_the_remedy():
     alone = Prepared(moved_ops=(), crossings=(), unexchanged=("w", "v"))
-    testbed = FakeTestbed({})
-    lines = {"w": SourceLine(file="model.py", line=12)}
-    trial = trial_of(testbed, line_of=lines)
+    trial, _ = entered(line_of={"w": SourceLine(file="model.py", line=12)})
     for label, bench in (("single", None), ("mirrored", OwnBench({"prepare": alone}))):
         trial.enter(*placed(label), bench=bench)
     failure = trial.entries["mirrored"].failure
@@ -509,7 +477,7 @@ def in_sessions(lengths, cues=None):
 
 def resumed(before, cues=None):
     """Return a trial that goes on from another."""
-    trial = trial_of(FakeTestbed(cues or {}))
+    trial, _ = entered(cues=cues)
     trial.resume({label: entry.so_far() for label, entry in before.entries.items()}, before.joining)
     for placement in placed(*STEP_NS):
         trial.enter(placement)

@@ -3,25 +3,10 @@ import re
 from pathlib import Path
 
 import pytest
-from finding_evidence import (
-    evidence_of,
-    graph_of,
-    growing_of,
-    measured_as,
-    on,
-    op,
-    told,
-    two_devices,
-)
+from finding_evidence import evidence_of, graph_of, growing_of, measured_as, on, op, two_devices
 
 from placement_advisor.analysis.analysis_result import Saving
-from placement_advisor.analysis.findings import split_rules
-from placement_advisor.analysis.findings.evidence import (
-    certain_saving,
-    saving_by_ops,
-    saving_by_ratio,
-    saving_by_run,
-)
+from placement_advisor.analysis.findings import evidence
 from placement_advisor.analysis.findings.rules import RULES, find_all, finding_page
 from placement_advisor.cost.batch import Throughput
 from placement_advisor.errors import AdvisorError
@@ -38,7 +23,7 @@ def test_what_does_not_fit_comes_first_then_what_saves_most():
         [op("left", 8), op("right", 200), op("meet", 1)], ("left", "meet"), ("right", "meet")
     )
     split = on(graph, "halves", {"right": "b"})
-    evidence = evidence_of(
+    known = evidence_of(
         graph,
         {"left": 100, "right": 60, "meet": 10},
         split,
@@ -46,12 +31,10 @@ def test_what_does_not_fit_comes_first_then_what_saves_most():
         requested_device_of={"left": "GPU:0"},
         recommended="halves",
     )
-    codes = [finding.code for finding in find_all(evidence)]
+    found = find_all(known)
     # Neither fits anywhere; joining right with meet saves most, then launches.
-    assert codes[:3] == ["PA401"] * 3
-    savings = [
-        finding.saving.saving_ns if finding.saving else 0 for finding in find_all(evidence)[3:]
-    ]
+    assert [each.code for each in found[:3]] == ["PA401"] * 3
+    savings = [each.saving.saving_ns if each.saving else 0 for each in found[3:]]
     assert len(savings) >= 2
     assert savings == sorted(savings, reverse=True)
 
@@ -94,8 +77,7 @@ def test_what_is_found_in_a_split_is_ranked_only_where_it_is_recommended_or_the_
         "give your own split up: it takes 750 ns for a step, and 340 ns with all that helps here, "
         "one device 230 ns (simulated); if you keep it, compute gradients with tf.gradients("
     )
-    judged = _hand_split(recommended="batch").splits
-    assert judged == ()
+    assert _hand_split(recommended="batch").splits == ()
 
 
 def test_codes_are_in_order_listed_in_the_documentation_and_an_unknown_one_is_answered():
@@ -132,9 +114,6 @@ def test_what_to_do_before_a_split_says_when_it_does_not_hold_and_how_that_was_c
 
 
 DOUBT = CostUncertainty(copies=1.5, launches=1.5, ops=1.1)
-# Two branches that meet, the shorter one on another device.
-WIDE = graph_of([op("left", 8), op("right", 200), op("meet")], ("left", "meet"), ("right", "meet"))
-COSTS_NS = {"left": 100, "right": 60, "meet": 10}
 
 
 @pytest.mark.parametrize(("low_ns", "high_ns"), [(0, 9), (-3, 9), (6, 9), (1, 4), (1, 11)])
@@ -149,58 +128,26 @@ def of_step(step_ns, saving_ns, low_ns, high_ns):
 
 
 def test_savings_are_sure_by_ratio_by_run_and_by_ops():
-    assert certain_saving(99, 50, [1, 90]) == of_step(99, 50, 1, 90)
-    assert certain_saving(99, 50, [0.4, 90]) is None
-    assert certain_saving(99, 50, [-10, 90]) is None
+    assert evidence.certain_saving(99, 50, [1, 90]) == of_step(99, 50, 1, 90)
+    assert evidence.certain_saving(99, 50, [0.4, 90]) is None
+    assert evidence.certain_saving(99, 50, [-10, 90]) is None
     ratio = PredictedRatio(ratio=0.5, low=0.4, high=0.7, doubt=DOUBT)
-    assert saving_by_ratio(100, ratio) == of_step(100, 50, 30, 60)
+    assert evidence.saving_by_ratio(100, ratio) == of_step(100, 50, 30, 60)
     doubtful = PredictedRatio(ratio=0.9, low=0.8, high=1.01, doubt=DOUBT)
-    assert saving_by_ratio(100, doubtful) is None
-    alike = saving_by_run(1_000, 500, (500, 500))
+    assert evidence.saving_by_ratio(100, doubtful) is None
+    alike = evidence.saving_by_run(1_000, 500, (500, 500))
     assert alike.basis == "measured"
     # In another run some hundredths of the step more or less are saved.
     assert (alike.step_ns, alike.low_ns, alike.high_ns) == (1_000, 460, 540)
-    turns = saving_by_run(1_000, 500, (400, 700))
+    turns = evidence.saving_by_run(1_000, 500, (400, 700))
     assert 390 < turns.low_ns < 395
     assert 702 < turns.high_ns < 710
     # A step saves no more than it takes.
-    assert saving_by_run(1_000, 980, (970, 990)).high_ns == 1_000
+    assert evidence.saving_by_run(1_000, 980, (970, 990)).high_ns == 1_000
     # Nor is a saving sure that another run may turn around.
-    assert saving_by_run(1_000, 30, (29, 31)) is None
-    assert saving_by_ops(100, 60, within=2.0) == of_step(100, 40, 20, 80)
-    assert saving_by_ops(100, 20, within=2.0) == of_step(100, 80, 40, 100)
-
-
-def test_a_join_is_advised_where_it_wins_whatever_copies_cost_and_else_not():
-    evidence = evidence_of(WIDE, COSTS_NS, on(WIDE, "halves", {"right": "b"}))
-    (finding,) = told(split_rules.find_step_waits_for_transfers, evidence)
-    # right 60, its copy 10 + 200, meet 10; or left 100, 10 + 8, meet 10. With copies at 1.5 and
-    # 1 / 1.5 times that 385 against 137 and 210 against 122 of what ops take, by a tenth more.
-    assert finding.action == "in halves, put op meet on b"
-    assert finding.saving.saving_ns == 280 - 128
-    assert finding.saving.low_ns == round(280 * (1 - 122 / 210 * 1.1))
-    assert finding.saving.high_ns == round(280 * (1 - 137 / 385 / 1.1))
-    # 60 + 60 + 10 as it is, 100 + 18 + 10 with meet on b: 2 of 130.
-    graph = graph_of(
-        [op("left", 8), op("right", 50), op("meet")], ("left", "meet"), ("right", "meet")
-    )
-    evidence = evidence_of(graph, COSTS_NS, on(graph, "halves", {"right": "b"}))
-    (finding,) = told(split_rules.find_step_waits_for_transfers, evidence)
-    assert "no single tensor is sure to help" in finding.action
-    assert finding.saving is None
-
-
-def test_what_a_split_took_leaves_the_share_that_is_simulated():
-    run = {"halves": measured_as(560)}
-    halves = on(WIDE, "halves", {"right": "b"})
-    (simulated,) = told(
-        split_rules.find_step_waits_for_transfers, evidence_of(WIDE, COSTS_NS, halves)
-    )
-    (beside_run,) = told(
-        split_rules.find_step_waits_for_transfers, evidence_of(WIDE, COSTS_NS, halves, measured=run)
-    )
-    assert beside_run.saving == simulated.saving
-    assert simulated.saving.step_ns == 280
+    assert evidence.saving_by_run(1_000, 30, (29, 31)) is None
+    assert evidence.saving_by_ops(100, 60, within=2.0) == of_step(100, 40, 20, 80)
+    assert evidence.saving_by_ops(100, 20, within=2.0) == of_step(100, 80, 40, 100)
 
 
 def _drawn(seed):
@@ -224,9 +171,7 @@ def _drawn(seed):
         )
 
     graph, costs_ns = at(32), {name: draw.randint(0, 500) for name in names}
-    splits = [
-        on(graph, label, {name: draw.choice("ab") for name in names}) for label in ("one", "two")
-    ]
+    splits = [on(graph, label, {n: draw.choice("ab") for n in names}) for label in ("one", "two")]
     ran = {label: measured_as(draw.randint(1, 3_000)) for label in ("single", "one")}
     fixed_ns = draw.randint(0, 2_000)
     batches = tuple(

@@ -15,7 +15,7 @@ from placement_advisor.tf.answers import LeftOut
 
 MS = 1_000_000
 STEP = graph_of([op("forward", 8), op("update", 8, Role.UPDATE)], ("forward", "update"))
-GOOD_INPUT = ("TensorSliceDataset", "ParallelMapDataset", "CacheDataset", "PrefetchDataset")
+GOOD_INPUT = "TensorSlice ParallelMap Cache Prefetch"
 
 
 def _evidence(costs_ns=(60, 30), launch_ns=0, **more):
@@ -32,20 +32,19 @@ def _waits(**more):
 
 
 def _input(batch_ns, transformations=GOOD_INPUT):
-    return InputTiming(batch_ns=(batch_ns,) * 3, transformations=tuple(transformations))
+    names = tuple(f"{each}Dataset" for each in transformations.split())
+    return InputTiming(batch_ns=(batch_ns,) * 3, transformations=names)
 
 
 def test_a_device_that_mostly_launches_is_told_what_it_can_do():
     (finding,) = _waits(launch_ns=15)
     assert "a computes for 75 % of a step (90 ns of 120 ns, simulated)" in finding.finding
+    assert "steps_per_execution" in finding.action
     # What launches take is more than any of the advice saves.
     assert finding.saving is None
     (finding,) = _waits(launch_ns=15, python_call="PyFunc")
     assert "jit_compile" not in finding.action
-    (finding,) = _waits(launch_ns=15)
-    assert "steps_per_execution" in finding.action
-    left_out = LeftOut(steps_per_call=4)
-    (finding,) = _waits(launch_ns=15, left_out=left_out)
+    (finding,) = _waits(launch_ns=15, left_out=LeftOut(steps_per_call=4))
     assert finding.action.endswith("jit_compile=True on one device")
 
 
@@ -67,10 +66,10 @@ def test_a_device_that_mostly_computes_does_not_wait(step):
 @pytest.mark.parametrize(
     ("transformations", "advised"),
     [
-        ((), "parallel map, prefetch, cache, larger reads"),
-        (("MapDataset", "BatchDataset"), "parallel map, prefetch, cache, larger reads"),
-        (("BatchDataset", "PrefetchDataset", "RepeatDataset"), "cache, larger reads"),
-        (("ParallelMapDataset", "BatchDataset"), "prefetch, cache, larger reads"),
+        ("", "parallel map, prefetch, cache, larger reads"),
+        ("Map Batch", "parallel map, prefetch, cache, larger reads"),
+        ("Batch Prefetch Repeat", "cache, larger reads"),
+        ("ParallelMap Batch", "prefetch, cache, larger reads"),
         (GOOD_INPUT, "larger reads"),
     ],
 )
@@ -90,18 +89,20 @@ def test_input_slower_than_the_step_saves_as_measured_or_as_simulated():
     assert (finding.saving.saving_ns, finding.saving.basis) == (900 - 90, "simulated")
 
 
+def _updating(name, size_bytes, flops):
+    first = op(name, size_bytes, flops=flops, bytes_accessed=0)
+    update = op("update", 8, Role.UPDATE, flops=7, bytes_accessed=0)
+    return graph_of([first, update], (name, "update"))
+
+
 def _even(samples):
     """A step whose forward pass grows with the batch, and whose update does not."""
-    forward = op("forward", 8 * samples, flops=100 * samples, bytes_accessed=0)
-    update = op("update", 8, Role.UPDATE, flops=7, bytes_accessed=0)
-    return graph_of([forward, update], ("forward", "update"))
+    return _updating("forward", 8 * samples, 100 * samples)
 
 
 def _of_pairs(samples):
     """A step that scores all pairs of its samples."""
-    pairs = op("pairs", 4 * samples**2, flops=samples**2, bytes_accessed=0)
-    update = op("update", 8, Role.UPDATE, flops=7, bytes_accessed=0)
-    return graph_of([pairs, update], ("pairs", "update"))
+    return _updating("pairs", 4 * samples**2, samples**2)
 
 
 def _points(*steps):
@@ -123,21 +124,17 @@ def _small(*steps, **more):
     return told(step_rules.find_batch_too_small, _of_batch(*steps, **more))
 
 
-def test_a_batch_that_is_too_small_by_hand():
+def test_of_a_batch_that_is_too_small_it_is_told_by_hand_which_one_to_take():
     # t(n) = 400 + 10 n: at 10 samples 500, of which 100 go to samples. 9 · 400 / 10 = 360.
     (finding,) = _small((10, 500), (5, 450), (2, 420))
     assert "at batch 10 a step reaches 20 % of the best rate" in finding.finding
     assert "20,000,000 of 100,000,000 samples/s (measured, your step as it is" in finding.finding
     assert finding.action.startswith("take a batch of 360, for 90 % of the best rate")
-    # 360 samples take 4,000 then, 10 of them a 36th of that.
-    assert (finding.saving.saving_ns, finding.saving.basis) == (
-        round(500 - 4_000 / 36),
-        "extrapolated",
-    )
     assert finding.batch_size == 360
-
-
-def test_of_a_batch_that_ran_too_the_measurement_counts():
+    # 360 samples take 4,000 then, 10 of them a 36th of that.
+    saving = finding.saving
+    assert (saving.saving_ns, saving.basis) == (round(500 - 4_000 / 36), "extrapolated")
+    # Of a batch that ran too, the measurement counts.
     (finding,) = _small((10, 500), (5, 450), (360, 6_000))
     assert finding.finding.startswith(
         "a step makes 20,000,000 samples/s at batch 10 and 60,000,000 at batch 360 (measured"
@@ -265,13 +262,10 @@ def test_what_is_extrapolated_never_leads():
 @pytest.mark.parametrize(
     ("transformations", "missing"),
     [
-        (("TensorSliceDataset", "BatchDataset"), "prefetch"),
-        (("MapDataset", "CacheDataset", "BatchDataset"), "prefetch and no parallel map"),
-        (
-            ("ParallelMapDataset", "PrefetchDataset", "BatchDataset"),
-            "prefetch at its end and no cache",
-        ),
-        (("MapDataset", "BatchDataset"), "prefetch and no parallel map and no cache"),
+        ("TensorSlice Batch", "prefetch"),
+        ("Map Cache Batch", "prefetch and no parallel map"),
+        ("ParallelMap Prefetch Batch", "prefetch at its end and no cache"),
+        ("Map Batch", "prefetch and no parallel map and no cache"),
     ],
 )
 def test_what_the_input_lacks_is_named(transformations, missing):
@@ -286,18 +280,16 @@ def test_what_the_input_lacks_is_named(transformations, missing):
     "timing",
     [
         # It ends in a prefetch, and so overlaps.
-        _input(45, ("TensorSliceDataset", "PrefetchDataset")),
-        _input(45, ("MapDataset", "BatchDataset", "PrefetchDataset")),
-        _input(
-            45, ("ParallelMapDataset", "PaddedBatchDataset", "PrefetchDataset", "OptionsDataset")
-        ),
-        _input(45, ("BatchDataset", "PrefetchDataset", "RepeatDataset", "TakeDataset")),
+        _input(45, "TensorSlice Prefetch"),
+        _input(45, "Map Batch Prefetch"),
+        _input(45, "ParallelMap PaddedBatch Prefetch Options"),
+        _input(45, "Batch Prefetch Repeat Take"),
         # It has everything, or next to no work.
         _input(45),
-        _input(8, ["MapDataset"]),
+        _input(8, "Map"),
         None,
         # It does not tell how it is made.
-        _input(45, ()),
+        _input(45, ""),
     ],
 )
 def test_a_pipeline_that_overlaps_or_has_little_to_hide_is_left_alone(timing):

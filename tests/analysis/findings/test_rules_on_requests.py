@@ -5,12 +5,13 @@ from placement_advisor.analysis.findings import scope_rules
 from placement_advisor.analysis.findings.evidence import YOUR_SPLIT
 from placement_advisor.graph.op import Role
 
+find_astray = scope_rules.find_backward_on_default_device
+find_moved = scope_rules.find_moved_by_tensorflow
+
 
 def _astray(graph, costs, *splits, **more):
     """Return what is told of a backward pass that does not follow its forward ops."""
-    return told(
-        scope_rules.find_backward_on_default_device, evidence_of(graph, costs, *splits, **more)
-    )
+    return told(find_astray, evidence_of(graph, costs, *splits, **more))
 
 
 # first and second are layers; their gradients serve them, in the opposite order.
@@ -34,7 +35,7 @@ def test_a_backward_pass_by_hand_and_more_devices_than_there_are():
     evidence = evidence_of(
         CHAIN, COST_NS, requested_device_of=HALVES, stack_of={"second": [("model.py", 7)]}
     )
-    (finding,) = told(scope_rules.find_backward_on_default_device, evidence)
+    (finding,) = told(find_astray, evidence)
     assert (
         "forward ops on GPU:1, but 1 ops of their backward pass have no device" in finding.finding
     )
@@ -54,7 +55,7 @@ def test_a_backward_pass_by_hand_and_more_devices_than_there_are():
     asked = {"first": "GPU:1", "second": "GPU:2"}
     evidence = evidence_of(CHAIN, COST_NS, requested_device_of=asked)
     assert evidence.splits == ()
-    (finding,) = told(scope_rules.find_backward_on_default_device, evidence)
+    (finding,) = told(find_astray, evidence)
     assert finding.saving is None
 
 
@@ -101,35 +102,29 @@ def test_gradients_in_a_scope_have_its_line_unless_a_library_asked():
 
 
 @pytest.mark.parametrize(
-    "asked",
+    ("graph", "asked"),
     [
-        {},
-        {"first": "GPU:0", "second": "GPU:0"},
-        HALVES | {"second/grad": "GPU:1", "first/grad": "GPU:0"},
+        (CHAIN, {}),
+        (CHAIN, {"first": "GPU:0", "second": "GPU:0"}),
+        (CHAIN, HALVES | {"second/grad": "GPU:1", "first/grad": "GPU:0"}),
         # What stays on the host is not a split over devices.
-        {"first": "CPU:0", "second": "GPU:0"},
+        (CHAIN, {"first": "CPU:0", "second": "GPU:0"}),
+        # Inference has no backward pass to leave behind.
+        (graph_of([op("first", 100), op("second", 40)], ("first", "second")), HALVES),
     ],
 )
-def test_no_backward_pass_is_found_astray(asked):
-    assert _astray(CHAIN, COST_NS, requested_device_of=asked) == ()
-
-
-def test_inference_has_no_backward_pass_to_leave_behind():
-    graph = graph_of([op("first", 100), op("second", 40)], ("first", "second"))
-    assert _astray(graph, COST_NS, requested_device_of=HALVES) == ()
+def test_no_backward_pass_is_found_astray(graph, asked):
+    assert _astray(graph, COST_NS, requested_device_of=asked) == ()
 
 
 def test_a_split_by_hand_is_compared_with_one_whose_gradients_follow():
     by_hand = on(CHAIN, "towers-forward-only", {"second": "b"}, "towers-forward-only")
     following = on(CHAIN, "towers", {"second": "b", "second/grad": "b"}, "towers")
     evidence = evidence_of(CHAIN, COST_NS, following, by_hand)
-    slower, faster = (
-        next(c.predicted.step_ns for c in evidence.candidates if c.name == name)
-        for name in ("towers-forward-only", "towers")
-    )
-    # 50 + 110 + 60 + 50 + 120 + 100 against 50 + 110 + 60 + 120 + 110 + 100.
-    assert (slower, faster) == (490, 550)
-    assert told(scope_rules.find_backward_on_default_device, evidence) == ()
+    # 50 + 110 + 60 + 120 + 110 + 100 against 50 + 110 + 60 + 50 + 120 + 100.
+    step_ns = {each.name: each.predicted.step_ns for each in evidence.candidates}
+    assert (step_ns["towers"], step_ns["towers-forward-only"]) == (550, 490)
+    assert told(find_astray, evidence) == ()
     swapped = (
         on(CHAIN, "towers", {"second": "b"}, "towers"),
         on(CHAIN, "by hand", {"second": "b", "second/grad": "b"}, "towers-forward-only"),
@@ -173,13 +168,11 @@ def test_ops_that_moved_in_a_run_are_named():
     moved = tuple(f"op{i}: task 0 CPU:0 → task 1 CPU:0" for i in range(5))
     halves = on(CHAIN, "halves", {"second": "b"})
     run = {"single": measured_as(100), "halves": measured_as(90, moved_ops=moved)}
-    (finding,) = told(
-        scope_rules.find_moved_by_tensorflow, evidence_of(CHAIN, COST_NS, halves, measured=run)
-    )
+    (finding,) = told(find_moved, evidence_of(CHAIN, COST_NS, halves, measured=run))
     assert "halves: TensorFlow moved 5 ops" in finding.finding
     assert finding.finding.endswith("op2: task 0 CPU:0 → task 1 CPU:0 and 2 more)")
     assert finding.where == {"op": "op0", "candidate": "halves"}
-    assert told(scope_rules.find_moved_by_tensorflow, evidence_of(CHAIN, COST_NS, halves)) == ()
+    assert told(find_moved, evidence_of(CHAIN, COST_NS, halves)) == ()
 
 
 def _bias_step(**asked):
@@ -195,7 +188,7 @@ def _bias_step(**asked):
     )  # fmt: skip
     costs = dict.fromkeys(("gather", "product", "bias", "write"), 5)
     evidence = evidence_of(graph, costs, requested_device_of=asked)
-    return told(scope_rules.find_moved_by_tensorflow, evidence)
+    return told(find_moved, evidence)
 
 
 def test_ops_of_one_variable_and_a_product_and_its_bias_will_be_brought_together():

@@ -25,10 +25,11 @@ from placement_advisor.analysis.findings.evidence import (
     with_variables,
 )
 from placement_advisor.graph.op import Role
-from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.measurement.measurement import CandidateFailure, FailureKind
 from placement_advisor.testbed.benchmark import TimedPlacement
+
+find_waits = split_rules.find_step_waits_for_transfers
 
 
 def _told_of(find, graph, costs, on_b, label="halves", **more):
@@ -37,17 +38,18 @@ def _told_of(find, graph, costs, on_b, label="halves", **more):
 
 
 def _about(code, split, *moves, **more):
-    return SplitFinding(
-        **{"code": code, "name": "", "split": split, "finding": "", "moves": moves, "where": {}},
-        **more,
-    )
+    return SplitFinding(code=code, name="", split=split, finding="", moves=moves, where={}, **more)
+
+
+def _handle(name, size_bytes, **more):
+    more |= {"kind": "VarHandleOp", "variable": name, "parameter_bytes": size_bytes}
+    return op(name, role=Role.VARIABLE, **more)
 
 
 def _with_variable(size_bytes):
     graph = graph_of(
         [
-            op("w", kind="VarHandleOp", role=Role.VARIABLE, variable="w", layer="low",
-               parameter_bytes=size_bytes),
+            _handle("w", size_bytes, layer="low"),
             op("read", size_bytes, kind="ReadVariableOp", variable="w", layer="low"),
             op("low", 10),
             op("high", 10),
@@ -77,9 +79,8 @@ def test_a_variable_that_crosses_every_step_by_hand():
 
 def test_variables_that_one_move_brings_together_are_one_finding():
     def variable(name, size_bytes):
-        handle = op(name, kind="VarHandleOp", role=Role.VARIABLE, variable=name, layer="low")
         read = op(f"{name}/read", size_bytes, kind="ReadVariableOp", variable=name, layer="low")
-        return [handle, read]
+        return [_handle(name, 0, layer="low"), read]
 
     graph = graph_of(
         [*variable("bias", 50), *variable("kernel", 500), op("high", 10), op("rest")],
@@ -87,8 +88,8 @@ def test_variables_that_one_move_brings_together_are_one_finding():
         ("bias/read", "high"), ("kernel/read", "high"),
     )  # fmt: skip
     costs = {"bias/read": 0, "kernel/read": 0, "high": 30, "rest": 1}
-    evidence = evidence_of(graph, costs, on(graph, "halves", {"high": "b", "rest": "b"}))
-    (finding,) = told(scope_rules.find_variable_read_across, evidence)
+    there = {"high": "b", "rest": "b"}
+    (finding,) = _told_of(scope_rules.find_variable_read_across, graph, costs, there)
     assert "variable kernel (500 B)" in finding.finding
     assert finding.action == "in halves, put layer high on a"
 
@@ -111,11 +112,11 @@ def _timed(placement, step_ns):
     return TimedPlacement(placement=placement, rounds=((step_ns, step_ns),) * 8)
 
 
-def _two_moves(**more):
+def _two_moves():
     """Return the evidence of a split, and two findings in it, each with a move that helps."""
     graph, costs = _layers(300, 200, 100, 20)
     split = on(graph, "split", {"layer3": "b"})
-    evidence = evidence_of(graph, costs, split, recommended="split", **more)
+    evidence = evidence_of(graph, costs, split, recommended="split")
     found = [
         _about(code, evidence.splits[0], SplitMove(f"move {layer}", {}, {layer: "b"}))
         for code, layer in (("PA1", "layer1"), ("PA2", "layer2"))
@@ -123,7 +124,7 @@ def _two_moves(**more):
     return evidence, found
 
 
-def test_moves_in_a_split_are_timed_one_after_the_other():
+def test_moves_in_a_split_are_timed_one_after_the_other_and_save_what_that_shows():
     evidence, found = _two_moves()
     plain, first, second = split_placements_to_time(evidence, found)
     assert plain is evidence.splits[0].placement
@@ -131,17 +132,10 @@ def test_moves_in_a_split_are_timed_one_after_the_other():
     assert (second.device_of["layer1"], second.device_of["layer2"]) == ("b", "b")
     assert len({placement.label for placement in (plain, first, second)}) == 3
     assert split_placements_to_time(evidence, [replace(each, moves=()) for each in found]) == []
-
-
-def test_moves_that_were_timed_save_what_they_have_saved_and_else_are_not_told():
-    evidence, found = _two_moves()
-    plain, first, second = split_placements_to_time(evidence, found)
     timed = (_timed(plain, 1_000), _timed(first, 900), _timed(second, 800))
     told = combined(with_runs(evidence, timed=timed), found)
     savings = [(each.code, each.saving.saving_ns, each.saving.basis) for each in told]
     assert savings == [("PA1", 100, "measured"), ("PA2", 100, "measured")]
-    evidence, found = _two_moves()
-    plain, first, second = split_placements_to_time(evidence, found)
     timed = (_timed(plain, 1_000), _timed(first, 1_000), _timed(second, 850))
     assert combined(with_runs(evidence, timed=timed), found) == ()
     instead = [replace(found[0], otherwise="do without"), found[1]]
@@ -165,11 +159,7 @@ def test_one_device_that_was_timed_says_whether_to_give_the_users_split_up():
     assert (other.action, other.saving) == ("if you keep your own split, move layer2", None)
     keeps, _ = combined(with_runs(evidence, timed=(*timed, _timed(alone, 790))), found)
     assert keeps.action == "in your own split, move layer1"
-
-
-def test_one_device_is_timed_beside_the_users_split_where_no_move_helps():
-    evidence, found = _two_moves()
-    own = evidence.splits[0]._replace(name=YOUR_SPLIT)
+    # It is timed beside that split where no move helps, too.
     helpless = [replace(found[0], split=own, moves=(), otherwise="leave it")]
     plain, alone = split_placements_to_time(evidence, helpless)
     assert (plain, alone.family) == (own.placement, "single")
@@ -198,12 +188,7 @@ def test_no_move_takes_an_op_elsewhere_than_one_before_it():
 def test_no_move_has_a_device_run_out_of_memory():
     graph, costs = _layers(300, 200, 100)
     split = on(graph, "split", {"layer2": "b"})
-    heavy = OpGraph(
-        [each._replace(output_bytes=(0,)) for each in graph.ops]
-        + [op("w", kind="VarHandleOp", role=Role.VARIABLE, variable="w", layer="layer1",
-              parameter_bytes=1)],
-        [],
-    )  # fmt: skip
+    heavy = graph_of([*map(op, costs), _handle("w", 1, layer="layer1")])
     split = replace(split, device_of={**split.device_of, "w": "a"})
     for memory_bytes, found in ((1, 1), (None, 1), (0, 0)):
         cluster = two_devices(memory_bytes=memory_bytes)
@@ -233,42 +218,47 @@ def _wide(size_bytes):
     return graph, {"left": 100, "right": 60, "meet": 10}
 
 
-def test_a_step_that_waits_for_a_tensor_by_hand():
+def test_a_step_that_waits_for_a_tensor_is_told_of_a_join_that_wins_whatever_copies_cost():
     graph, costs = _wide(200)
     evidence = evidence_of(graph, costs, on(graph, "halves", {"right": "b"}))
     # right 60, on its way 210, meet 10. With meet on b left's 8 bytes cross: 100, 18, 10.
     assert evidence.splits[0].schedule.step_ns == 280
-    (finding,) = told(split_rules.find_step_waits_for_transfers, evidence)
+    (finding,) = told(find_waits, evidence)
     assert finding.finding == (
         "75 % of the step of halves waits for transfers (simulated); costliest: right:0 (b → a, "
         "200 B, step waits 210 ns)"
     )
     assert finding.action == "in halves, put op meet on b"
-    assert finding.saving.saving_ns == 280 - 128
     assert finding.where == {"layer": "right", "op": "right", "tensor": "right:0", "device": "a"}
+    assert (finding.saving.step_ns, finding.saving.saving_ns) == (280, 280 - 128)
+    # With copies at 1.5 and 1 / 1.5 times that 385 against 137 and 210 against 122 of what ops
+    # take, by a tenth more.
+    assert finding.saving.low_ns == round(280 * (1 - 122 / 210 * 1.1))
+    assert finding.saving.high_ns == round(280 * (1 - 137 / 385 / 1.1))
+    # What the split took in a run leaves the share that is simulated.
+    run = {"halves": measured_as(560)}
+    (beside_run,) = _told_of(find_waits, graph, costs, {"right": "b"}, measured=run)
+    assert beside_run.saving == finding.saving
+    # 60 + 60 + 10 as it is, 100 + 18 + 10 with meet on b: 2 of 130.
+    (finding,) = _told_of(find_waits, *_wide(50), {"right": "b"})
+    assert "no single tensor is sure to help" in finding.action
+    assert finding.saving is None
 
 
 def test_a_tensor_of_unknown_size_is_not_called_empty_and_a_hidden_copy_not_waited_for():
     graph, costs = _wide(None)
     # At this latency the step waits for a tensor that is priced as nothing.
-    (finding,) = _told_of(
-        split_rules.find_step_waits_for_transfers,
-        *(graph, costs, {"right": "b"}),
-        cluster=two_devices(latency_ns=200),
-    )
+    cluster = two_devices(latency_ns=200)
+    (finding,) = _told_of(find_waits, graph, costs, {"right": "b"}, cluster=cluster)
     assert "costliest: right:0 (b → a, ?, step waits 200 ns" in finding.finding
     graph, costs = _wide(20)
     evidence = evidence_of(graph, costs, on(graph, "halves", {"right": "b"}))
     assert evidence.splits[0].schedule.step_ns == 110
-    assert told(split_rules.find_step_waits_for_transfers, evidence) == ()
+    assert told(find_waits, evidence) == ()
     names = [f"part{i}" for i in range(8)]
-    graph = graph_of(
-        [*(op(name, 100) for name in names), op("meet")], *((n, "meet") for n in names)
-    )
+    graph = graph_of([*(op(n, 100) for n in names), op("meet")], *((n, "meet") for n in names))
     costs = dict.fromkeys([*names, "meet"], 10)
-    (finding,) = _told_of(
-        split_rules.find_step_waits_for_transfers, graph, costs, {"meet": "b"}, "cut"
-    )
+    (finding,) = _told_of(find_waits, graph, costs, {"meet": "b"}, "cut")
     assert finding.finding.count("step waits") == 5
 
 
@@ -282,7 +272,7 @@ def test_a_step_that_waits_for_what_an_op_without_a_kernel_reads():
     cluster = read_hardware("2xV100-NVLink")
     halves = {"made": "GPU:0", "text": "GPU:1", "last": "GPU:1"}
     evidence = evidence_of(graph, dict.fromkeys(halves, 10), halves, cluster=cluster)
-    (finding,) = told(split_rules.find_step_waits_for_transfers, evidence)
+    (finding,) = told(find_waits, evidence)
     assert "made:0 (GPU:0 → CPU:0, 100 MB" in finding.finding
 
 
@@ -293,7 +283,7 @@ def test_a_split_is_given_up_where_one_device_is_faster_and_no_join_helps():
     # Two tensors cross in opposite directions, side by side; joined to one, the other still takes
     # 10 + 310 + 10. In turn all take 40.
     assert evidence.splits[0].schedule.step_ns == 330
-    (finding,) = told(split_rules.find_step_waits_for_transfers, evidence)
+    (finding,) = told(find_waits, evidence)
     assert finding.action == (
         "give your own split up: it takes 330 ns for a step, one device 40 ns (simulated); if you "
         "keep it, take another split, or faster links: no single tensor is sure to help"
@@ -348,16 +338,8 @@ def test_a_load_that_is_even_or_cannot_be_or_is_told_otherwise_is_not_found(find
 
 
 def _holding(activation_bytes, parameter_bytes):
-    graph = graph_of(
-        [
-            op("w", kind="VarHandleOp", role=Role.VARIABLE, variable="w",
-               parameter_bytes=parameter_bytes),
-            op("make", activation_bytes),
-            op("use", 1),
-        ],
-        ("make", "use"),
-    )  # fmt: skip
-    return graph, {"make": 10, "use": 10}
+    ops = [_handle("w", parameter_bytes), op("make", activation_bytes), op("use", 1)]
+    return graph_of(ops, ("make", "use")), {"make": 10, "use": 10}
 
 
 def test_a_step_that_does_not_fit_by_hand():
@@ -403,11 +385,11 @@ def test_where_no_batch_is_known_to_fit_none_is_named(activation_bytes, paramete
     assert finding.batch_size is None
 
 
-def test_what_fits_and_what_has_no_known_limit_is_not_found():
-    graph, costs = _holding(600, 300)
-    assert told(split_rules.find_does_not_fit, evidence_of(graph, costs)) == ()
-    roomy = evidence_of(graph, costs, cluster=two_devices(memory_bytes=901))
-    assert told(split_rules.find_does_not_fit, roomy) == ()
+@pytest.mark.parametrize("memory_bytes", [None, 901])
+def test_what_fits_and_what_has_no_known_limit_is_not_found(memory_bytes):
+    cluster = two_devices(memory_bytes=memory_bytes)
+    evidence = evidence_of(*_holding(600, 300), cluster=cluster)
+    assert told(split_rules.find_does_not_fit, evidence) == ()
 
 
 def test_memory_piles_up_on_the_first_device():
@@ -448,9 +430,8 @@ def test_replicas_that_compute_something_of_their_own_are_named_by_layer():
     graph = graph_of([*masks, op("norm", 8, kind="Mean")])
     costs = {each.name: 10 for each in graph.ops}
     own = ["drop_0", "drop_1", "drop_2", "drop_3", "norm"]
-    evidence = evidence_of(
-        graph, costs, own_of_replicas=own, stack_of={"drop_0": [("model.py", 3)]}
-    )
+    stack_of = {"drop_0": [("model.py", 3)]}
+    evidence = evidence_of(graph, costs, own_of_replicas=own, stack_of=stack_of)
     (finding,) = told(step_rules.find_replicas_differ, evidence)
     assert (
         "each device takes random numbers of its own in drop_0, drop_1, drop_2 and 1 more and "

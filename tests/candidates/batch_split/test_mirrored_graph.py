@@ -1,6 +1,5 @@
-from __future__ import annotations
-
 from collections import Counter
+from functools import partial
 
 import pytest
 from placed_steps import pair, place, price
@@ -34,15 +33,13 @@ def crossing(found):
 def test_every_replica_has_the_variables_and_its_share_and_only_chunks_of_gradients_cross():
     found = mirrored(2, 2)
     updates = {op.name: op.variable for op in found.graph.ops if op.role is Role.UPDATE}
-    assert updates == {
-        "replica_0/update": "replica_0/weights",
-        "replica_1/update": "replica_1/weights",
-    }
+    both = ("replica_0", "replica_1")
+    assert updates == {f"{replica}/update": f"{replica}/weights" for replica in both}
     assert found.graph.parameter_bytes == 2 * training(1).parameter_bytes
-    for replica in (0, 1):
-        read = {edge.producer for edge in found.graph.inputs_of(f"replica_{replica}/update")}
-        assert f"replica_{replica}/all_reduce/done" in read
-        assert f"replica_{replica}/gradient" not in read
+    for replica in both:
+        read = {edge.producer for edge in found.graph.inputs_of(f"{replica}/update")}
+        assert f"{replica}/all_reduce/done" in read
+        assert f"{replica}/gradient" not in read
     assert found.graph.op("replica_1/product").output_bytes == (16,)
     assert found.source["replica_1/product"] == (1, "product")
     assert found.source["replica_1/update"] == (None, "update")
@@ -62,11 +59,8 @@ def test_every_replica_has_the_variables_and_its_share_and_only_chunks_of_gradie
 def test_what_is_not_of_a_share_is_as_large_as_for_the_whole_batch():
     text = "x 8n - input; state 0 VarHandleOp variable state; "
     text += "swap 8n Exchange - state < state x; product 8n < swap"
-    found = mirrored_graph(
-        split_traces(
-            lambda samples: step(samples, text), (2, 2), [("product", 0)], merge=Merge.CONCAT
-        )
-    )
+    at = partial(step, text=text)
+    found = mirrored_graph(split_traces(at, (2, 2), [("product", 0)], merge=Merge.CONCAT))
     assert found.graph.op("replica_1/swap").output_bytes == (32,)
     assert found.graph.op("replica_1/product").output_bytes == (16,)
 
@@ -115,22 +109,16 @@ def test_gradients_that_follow_from_an_update_are_exchanged_after_it():
     assert exchanges == {"all_reduce", "all_reduce_1"}
 
 
-def looking_up_twice(samples, joining="ConcatV2"):
-    """Return a step that adds the rows of two lookups up in one table: 8 bytes a row."""
-    return step(
-        samples,
+def mirrored_lookups(joining="ConcatV2", first=Merge.CONCAT, second=Merge.CONCAT):
+    """Mirror a step that adds the rows of two lookups up in one table: 8 bytes a row."""
+    text = (
         "x 8n Placeholder input; table 64 VarHandleOp variable table; axis 4 Const constant; "
         "first 8n Reshape backward < x; second 8n Reshape backward < x; "
         f"joined 16n {joining} update < first second axis; "
-        "update - ResourceScatterAdd update table < table joined",
+        "update - ResourceScatterAdd update table < table joined"
     )
-
-
-def mirrored_lookups(joining="ConcatV2", first=Merge.CONCAT, second=Merge.CONCAT):
-    traces = split_traces(
-        lambda samples: looking_up_twice(samples, joining), (2, 2), (), ("update",),
-        first=first, second=second,
-    )  # fmt: skip
+    at = partial(step, text=text)
+    traces = split_traces(at, (2, 2), (), ("update",), first=first, second=second)
     assert set(traces.wiring.plan.merged) == {("first", 0), ("second", 0)}
     return mirrored_graph(traces)
 
@@ -168,9 +156,17 @@ LATENCY_NS = 7_000
 replicas = pytest.mark.parametrize("count", [2, 3, 4, 8])
 
 
+def own(count, *sizes):
+    """Return tensors of these sizes that each of so many replicas has."""
+    return [
+        [RingTensor(replica, "own", port, size) for port, size in enumerate(sizes)]
+        for replica in range(count)
+    ]
+
+
 def sent(ops):
     """Return the bytes that cross from one replica to another."""
-    found: Counter[tuple[int, int]] = Counter()
+    found = Counter()
     for each in ops:
         for tensor in each.inputs:
             if tensor.replica != each.replica:
@@ -181,7 +177,7 @@ def sent(ops):
 def reached(ops, end):
     """Return all that an op was computed from."""
     made = {(each.replica, each.name): each for each in ops}
-    found: set[tuple[int, str]] = set()
+    found = set()
     waiting = [end]
     while waiting:
         here = waiting.pop()
@@ -214,26 +210,23 @@ def simulated_ns(ops, count):
 @replicas
 def test_an_all_reduce_sends_two_parts_of_k_less_one_over_each_link(count):
     size = 840  # Chunks are equal for all these counts.
-    parts = [[RingTensor(r, "own", 0, 800), RingTensor(r, "own", 1, 40)] for r in range(count)]
-    ops = list(all_reduce("sum", parts, None))
+    ops = list(all_reduce("sum", own(count, size - 40, 40), None))
     around = {(r, (r + 1) % count) for r in range(count)}
     assert sent(ops) == dict.fromkeys(around, 2 * (count - 1) * size // count)
 
 
 @replicas
 def test_every_replica_ends_with_what_all_of_them_had(count):
-    parts = [RingTensor(r, "own", 0, 10 + r) for r in range(count)]
-    for ops in (
-        list(all_reduce("sum", [[RingTensor(r, "own", 0, 10)] for r in range(count)], None)),
-        list(all_gather("rows", parts, None)),
-    ):
+    rows = [RingTensor(r, "own", 0, 10 + r) for r in range(count)]
+    for made in (all_reduce("sum", own(count, 10), None), all_gather("rows", rows, None)):
+        ops = list(made)
         name = ops[0].name.split("/")[0]
         for replica in range(count):
             assert {(r, "own") for r in range(count)} <= reached(ops, (replica, f"{name}/done"))
 
 
 def test_chunks_that_cannot_be_equal_hold_all_bytes_together():
-    ops = list(all_reduce("sum", [[RingTensor(r, "own", 0, 100)] for r in range(3)], None))
+    ops = list(all_reduce("sum", own(3, 100), None))
     (pack,) = (each for each in ops if each.name == "sum/pack" and each.replica == 0)
     assert sorted(pack.made_bytes) == [33, 33, 34]
     for each in ops:
@@ -251,17 +244,14 @@ def test_an_all_gather_hands_on_what_it_got(count):
 
 @replicas
 def test_simulated_an_all_reduce_takes_its_hops_over_the_links(count):
-    size = 840_000
-    parts = [[RingTensor(r, "own", 0, size)] for r in range(count)]
-    hops = 2 * (count - 1)
-    expected = hops * (LATENCY_NS + size / count)
-    assert simulated_ns(list(all_reduce("sum", parts, None)), count) == pytest.approx(expected)
+    ops = list(all_reduce("sum", own(count, 840_000), None))
+    expected = 2 * (count - 1) * (LATENCY_NS + 840_000 / count)
+    assert simulated_ns(ops, count) == pytest.approx(expected)
 
 
 def test_a_collective_begins_after_the_one_before():
     ops = list(all_gather("b", [RingTensor(r, "own", 0, 4) for r in range(2)], "a/done"))
     for each in ops:
         waits = [tensor for tensor in each.inputs if tensor.port == CONTROL_PORT]
-        assert waits == (
-            [RingTensor(each.replica, "a/done", -1, 0)] if each.name == "b/pack" else []
-        )
+        before = [RingTensor(each.replica, "a/done", -1, 0)]
+        assert waits == (before if each.name == "b/pack" else [])

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from split_steps import op, step, training, wired
+from split_steps import step, training
 
 from placement_advisor.candidates.batch_split.plan import (
     check_no_pairs,
@@ -93,15 +93,13 @@ def test_a_loop_over_samples_that_holds_a_variable_is_refused():
 
 
 def test_a_step_that_is_another_graph_or_has_no_batch_is_refused():
-    one = wired([op("x", 32, role=Role.INPUT), op("y", 32)], {"y": ["x"]})
-    other = wired([op("x", 16, role=Role.INPUT), op("loop", 16)], {"loop": ["x"]})
-    with pytest.raises(
-        BatchSplitError, match="at another batch size the step is a different graph: see op 'y'"
-    ):
+    one, other = step(4, "x 8n - input; y 8n < x"), step(2, "x 8n - input; loop 8n < x")
+    told = "at another batch size the step is a different graph: see op 'y'"
+    with pytest.raises(BatchSplitError, match=told):
         plan_split(one, other, [])
-    ops = [op("x", 32, role=Role.INPUT), op("y", 32), op("z", 32)]
+    in_turn, side_by_side = (step(4, f"x 8n - input; y 8n < x; z 8n < {read}") for read in "yx")
     with pytest.raises(BatchSplitError, match="see op 'z'"):
-        plan_split(wired(ops, {"y": ["x"], "z": ["y"]}), wired(ops, {"y": ["x"], "z": ["x"]}), [])
+        plan_split(in_turn, side_by_side, [])
     with pytest.raises(BatchSplitError, match="no tensor of the step grows"):
         plan_split(training(4), training(4), [])
 
@@ -115,11 +113,8 @@ def test_what_holds_something_for_each_pair_is_refused_and_not_what_is_rounded_u
     with pytest.raises(BatchSplitError, match="op 'scores' makes something for each pair"):
         check_no_pairs(scored(16), scored(4), 4)
 
-    def routed(samples):
-        room = op("room", 4 * -(-samples // 3))
-        return wired([op("x", 32 * samples, role=Role.INPUT), room], {"room": ["x"]})
-
-    check_no_pairs(routed(16), routed(4), 4)
+    many, few = (step(n, f"x 32n - input; room {4 * -(-n // 3)} < x") for n in (16, 4))
+    check_no_pairs(many, few, 4)
 
 
 def normalized(samples, more=""):
@@ -142,6 +137,11 @@ def test_random_numbers_and_statistics_are_each_replicas_own_and_moving_ones_are
     # A metric sums the loss up, but nothing computes with it: that it differs is a consequence.
     assert own_of_replicas(graph, plan, plan.merged) == ("mask", "mean")
     assert kept_statistics(graph, plan) == ("moving",)
+    # Those that replicas compute with are not only kept.
+    more = "; read 4 ReadVariableOp - moving < moving; shifted 8n Sub < x read"
+    whole = normalized(4, more)
+    plan = plan_split(whole, normalized(2, more), [("shifted", 0)])
+    assert kept_statistics(whole, plan) == ()
 
 
 def scaled(samples, joined="Mul", controls=()):
@@ -182,22 +182,12 @@ def test_finished_gradients_are_what_updates_read(joined):
     assert finished(whole, plan, [("joined", 0)])[2:] == (("joined", 0),)
 
 
-def test_statistics_that_replicas_compute_with_are_not_only_kept():
-    more = "; read 4 ReadVariableOp - moving < moving; shifted 8n Sub < x read"
-    whole = normalized(4, more)
-    plan = plan_split(whole, normalized(2, more), [("shifted", 0)])
-    assert kept_statistics(whole, plan) == ()
-
-
 def test_a_key_that_replicas_share_is_changed_by_their_number():
-    def dropping(samples):
-        return step(
-            samples,
-            "x 8n - input; seed 16 Placeholder; key 8 StatelessRandomGetKeyCounter < seed; "
-            "drawn 8n StatelessRandomUniformV2 < key; kept 8n Mul < x drawn",
-        )
-
-    plan = plan_split(dropping(4), dropping(2), [("kept", 0)])
+    text = (
+        "x 8n - input; seed 16 Placeholder; key 8 StatelessRandomGetKeyCounter < seed; "
+        "drawn 8n StatelessRandomUniformV2 < key; kept 8n Mul < x drawn"
+    )
+    plan = plan_split(step(4, text), step(2, text), [("kept", 0)])
     assert plan.keys == (("key", 0),)
     merges = dict.fromkeys(plan.merged, Merge.CONCAT)
     wiring = Wiring(plan=plan, shares=(2, 2), merges=merges, axes={("kept", 0): 0})

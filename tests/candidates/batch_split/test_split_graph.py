@@ -1,3 +1,6 @@
+from dataclasses import replace
+from functools import partial
+
 import pytest
 from placed_steps import place
 from split_steps import split_traces, split_training, split_updates, step, training
@@ -8,12 +11,7 @@ from placement_advisor.candidates.batch_split.data_parallel import (
     ONE_BY_ONE,
     DataParallelSteps,
 )
-from placement_advisor.candidates.batch_split.split_graph import (
-    ON_HOST,
-    SPREAD,
-    Merge,
-    split_graph,
-)
+from placement_advisor.candidates.batch_split.split_graph import ON_HOST, SPREAD, Merge, split_graph
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.graph.op import Edge, Role
 from placement_advisor.graph.op_graph import OpGraph
@@ -84,10 +82,8 @@ def test_rows_are_looked_up_beside_the_table_though_its_whole_value_is_read():
         "ids 4n Placeholder input; table 0 VarHandleOp variable table; "
         "read 4000 ReadVariableOp - table < table; rows 32n GatherV2 < read ids; product 8n < rows"
     )
-    traces = split_traces(
-        lambda samples: step(samples, text), (2, 2), [("product", 0)], merge=Merge.CONCAT
-    )
-    found = split_graph(traces)
+    at = partial(step, text=text)
+    found = split_graph(split_traces(at, (2, 2), [("product", 0)], merge=Merge.CONCAT))
     device_of = found.placed(["a", "b"], label="", rationale="").device_of
     assert [device_of[f"replica_{i}/rows"] for i in (0, 1)] == ["a", "a"]
     assert [device_of[f"replica_{i}/product"] for i in (0, 1)] == ["a", "b"]
@@ -123,28 +119,23 @@ def test_what_is_shared_waits_for_all_replicas_and_what_is_the_same_comes_from_t
     assert same.tensor(("loss", 0), None) == ("replica_0/loss", 0)
 
 
-def divided(size_bytes):
+def divided(size):
     """Return a step of four samples in shares of 2, 1 and 1 that divides what a shared op makes."""
-
-    def swapping(samples):
-        each = "?" if size_bytes is None else size_bytes * samples // 4
-        return step(
-            samples,
-            f"x 8n - input; state 0 VarHandleOp variable state; swap {each} Exchange - state < "
-            "state x; product 8n < swap",
-        )
-
-    traces = split_traces(swapping, (2, 1, 1), [("product", 0)], merge=Merge.CONCAT)
-    return split_graph(traces).graph
+    text = (
+        f"x 8n - input; state 0 VarHandleOp variable state; swap {size} Exchange - state < "
+        "state x; product 8n < swap"
+    )
+    at = partial(step, text=text)
+    return split_graph(split_traces(at, (2, 1, 1), [("product", 0)], merge=Merge.CONCAT)).graph
 
 
 def test_what_is_divided_has_the_bytes_of_each_share_or_none():
-    graph = divided(400)
+    graph = divided("100n")
     assert graph.op("replicas/swap/divided").output_bytes == (200, 100, 100)
     # Numbers of four bytes: the samples of three shares, and one axis.
     assert graph.op("replicas/swap/sizes").output_bytes == (12,)
     assert graph.op("replicas/swap/axis").output_bytes == (4,)
-    apart = divided(None).op("replicas/swap/divided")
+    apart = divided("?").op("replicas/swap/divided")
     assert apart.output_bytes == (None, None, None)
     assert apart.bytes_accessed is None
 
@@ -172,14 +163,12 @@ UPDATE = "ResourceApplyGradientDescent"
 
 def test_variables_updates_and_sums_stand_where_the_family_says():
     stand = {family: places(family, UPDATE) for family in FAMILIES}
-    both = {"GPU:0", "GPU:1"}
+    mirrored = ("mirrored", "mirrored-one-by-one", "mirrored-by-copies")
     assert stand == {
         "batch": {"GPU:0"},
         "variables-on-host": {"CPU:0"},
         "variables-spread": {"GPU:0"},
-        "mirrored": both,
-        "mirrored-one-by-one": both,
-        "mirrored-by-copies": both,
+        **{family: {"GPU:0", "GPU:1"} for family in mirrored},
     }
     assert {family: places(family, "VarHandleOp") for family in FAMILIES} == stand
     assert places(ON_HOST, "AddN") == {"CPU:0"}
@@ -196,27 +185,23 @@ def test_variables_updates_and_sums_stand_where_the_family_says():
     assert placement.device_of["replicas/gradient 2/merged"] == "GPU:1"
     split, _ = found("mirrored", EVEN.weak(2))
     assert split.graph.op("replica_1/product").output_bytes == (32,)
-    alone = [Device(name="GPU:0", kind="GPU"), Device(name="GPU:1", kind="GPU")]
+    alone = [replace(device, host=None) for device in DEVICES]
     answer = DataParallelSteps(EVEN).propose(ON_HOST, alone, "all")
     assert isinstance(answer, NotApplicable)
 
 
 def test_collectives_read_gradients_one_by_one_packed_or_copied_to_one_device():
-    one_by_one = found(ONE_BY_ONE)[0].graph
-    (collective,) = (op.name for op in one_by_one.ops if op.kind == "NcclAllReduce")
-    producers = [edge.producer for edge in one_by_one.inputs_of(collective)]
-    assert producers == ["replica_0/gradient", "replica_1/gradient"]
-    readers = {edge.consumer for edge in one_by_one.edges if edge.producer == collective}
-    assert readers == {"replica_0/update", "replica_1/update"}
     packed = found("mirrored")[0].graph
     producers = [edge.producer for edge in packed.inputs_of("replicas/all_reduce/sum")]
     assert producers == ["replica_0/all_reduce/pack", "replica_1/all_reduce/pack"]
-    split, placement = found(BY_COPIES)
-    (added,) = (op.name for op in split.graph.ops if op.kind == "AddN")
-    producers = [edge.producer for edge in split.graph.inputs_of(added)]
-    assert producers == ["replica_0/gradient", "replica_1/gradient"]
-    readers = {edge.consumer for edge in split.graph.edges if edge.producer == added}
-    assert readers == {"replica_0/update", "replica_1/update"}
+    for family, kind in ((ONE_BY_ONE, "NcclAllReduce"), (BY_COPIES, "AddN")):
+        split, placement = found(family)
+        (added,) = (op.name for op in split.graph.ops if op.kind == kind)
+        producers = [edge.producer for edge in split.graph.inputs_of(added)]
+        assert producers == ["replica_0/gradient", "replica_1/gradient"]
+        readers = {edge.consumer for edge in split.graph.edges if edge.producer == added}
+        assert readers == {"replica_0/update", "replica_1/update"}
+    # The copies to one device are no collective.
     assert split.collective_of == {}
     assert placement.device_of[added] == "GPU:0"
 

@@ -1,25 +1,29 @@
-"""Intervals that one may look at after every sample, and the verdicts that they give."""
+"""Intervals that one may look at after every sample, their verdicts, and figures of whole runs."""
 
+from dataclasses import replace
 from math import comb
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recorded_profiles import copied
+from sample_values import measurement, step_profile
 
 from placement_advisor.defaults import WORTHWHILE_RATIO
 from placement_advisor.measurement.measurement import (
     STAKES,
     Comparison,
+    InputTiming,
     Interval,
+    SizeBasis,
     Verdict,
+    bootstrap_median,
     compare,
     is_in_doubt,
     least_samples,
     median_interval,
     overall_verdict,
 )
-
-ratios = st.floats(min_value=0.01, max_value=100)
 
 
 def test_the_fewest_samples_and_those_outside_by_hand():
@@ -43,7 +47,7 @@ def test_ends_allow_for_the_choice_among_candidates_and_no_outlier_moves_them():
     assert found.high < 1.1
 
 
-@given(st.lists(ratios, min_size=8, max_size=80), st.integers(1, 20))
+@given(st.lists(st.floats(0.01, 100), min_size=8, max_size=80), st.integers(1, 20))
 def test_ends_are_samples_around_the_median_or_there_are_too_few(samples, among):
     found = median_interval(samples, among=among)
     assert (found is None) == (len(samples) < least_samples(among))
@@ -107,17 +111,12 @@ def test_ratios_are_candidate_over_baseline_of_paired_rounds_by_hand():
     assert (result.baseline, result.rounds) == ("single", 8)
     assert result.verdict is Verdict.FASTER
     slow_minutes = [1, 1, 10, 10, 3, 3, 2, 1]
-    result = comparison_of(
-        [(100 * slow,) for slow in slow_minutes], [(80 * slow,) for slow in slow_minutes]
-    )
+    result = comparison_of(*([(ns * slow,) for slow in slow_minutes] for ns in (100, 80)))
     assert result.ratio.low == result.ratio.high == 0.8
-    single = [(100,), (), *[(100,)] * 9]
-    towers = [(50,), (1,), (), *[(50,)] * 7]
-    result = comparison_of(single, towers)
+    result = comparison_of([(100,), (), *[(100,)] * 9], [(50,), (1,), (), *[(50,)] * 7])
     assert (result.rounds, result.ratio.median) == (8, 0.5)
-    single = [(100,)] * 20
-    towers = [(70,), (130,)] * 10
-    assert comparison_of(single, towers).verdict is Verdict.INCONCLUSIVE
+    result = comparison_of([(100,)] * 20, [(70,), (130,)] * 10)
+    assert result.verdict is Verdict.INCONCLUSIVE
 
 
 def test_too_few_rounds_are_not_compared_however_clear_they_are():
@@ -147,30 +146,61 @@ FASTER, SLOWER, UNSURE = between(0.8, 0.9), between(1.0, 1.2), between(0.9, 1.0)
 
 
 @pytest.mark.parametrize(
-    ("comparisons", "verdict"),
+    ("comparisons", "verdict", "in_doubt"),
     [
-        ([SLOWER, FASTER, UNSURE], Verdict.FASTER),
-        ([SLOWER, SLOWER], Verdict.SLOWER),
-        ([SLOWER, UNSURE], Verdict.INCONCLUSIVE),
+        ([SLOWER, FASTER, UNSURE], Verdict.FASTER, False),
+        ([FASTER, between(0.6, 1.0)], Verdict.FASTER, True),  # It may be the better one.
+        ([SLOWER, SLOWER], Verdict.SLOWER, False),
+        ([SLOWER, UNSURE], Verdict.INCONCLUSIVE, True),
+        ([UNSURE], Verdict.INCONCLUSIVE, True),
     ],
 )
-def test_one_faster_candidate_is_enough_and_one_unsure_keeps_from_rejecting_all(
-    comparisons, verdict
+def test_one_that_is_surely_faster_is_enough_and_one_unsure_keeps_from_rejecting_all(
+    comparisons, verdict, in_doubt
 ):
     assert overall_verdict(comparisons) is verdict
+    assert is_in_doubt(comparisons) is in_doubt
 
 
-@pytest.mark.parametrize(
-    ("comparisons", "expected"),
-    [
-        ([FASTER, SLOWER, UNSURE], False),
-        ([FASTER, between(0.6, 1.0)], True),  # It may be the better one.
-        ([SLOWER, SLOWER], False),
-        ([SLOWER, UNSURE], True),
-        ([UNSURE], True),
-    ],
-)
-def test_what_to_prefer_is_in_doubt_until_the_best_is_sure_or_all_are_rejected(
-    comparisons, expected
-):
-    assert is_in_doubt(comparisons) is expected
+def profile(*sizes, step_ns=()):
+    """Return the profile of steps that make two copies of each of these sizes."""
+    once = (copied("a", "b", size, 100, 40, size and SizeBasis.PROFILE) for size in sizes)
+    return step_profile(*step_ns, transfers=tuple(replace(each, count=2) for each in once))
+
+
+def test_no_samples_have_no_median_and_many_have_the_textbook_interval():
+    with pytest.raises(ValueError, match="no samples"):
+        bootstrap_median([])
+    interval = bootstrap_median([float(i) for i in range(1, 101)])
+    assert interval.median == 50.5
+    assert interval.low == pytest.approx(40, abs=2)
+    assert interval.high == pytest.approx(61, abs=2)
+
+
+@given(st.lists(st.floats(0.01, 1e6), min_size=1, max_size=30))
+def test_the_interval_holds_the_median_and_lies_among_the_samples(samples):
+    interval = bootstrap_median(samples)
+    assert interval == bootstrap_median(samples)
+    assert min(samples) <= interval.low <= interval.median <= interval.high <= max(samples)
+
+
+def test_overheads_and_rates_are_those_of_all_batches_and_unknown_where_one_side_is_missing():
+    run = measurement(((100, 100), (400,)), profile=profile(step_ns=(120, 130, 900)))
+    assert run.profiler_overhead == 1.3
+    assert replace(run, profile=None).profiler_overhead is None
+    assert replace(run, profile=profile()).profiler_overhead is None
+    assert replace(run, rounds=()).profiler_overhead is None
+    timing = InputTiming(batch_ns=(500_000, 500_000, 29_000_000), transformations=())
+    assert timing.samples_per_s(10) == 1_000
+
+
+def test_transfers_add_up_and_one_unknown_size_makes_the_bytes_unknown():
+    shown = profile(10, 20)
+    assert (shown.transfer_ns, shown.transfer_count, shown.transfer_bytes) == (200, 4, 30)
+    assert shown.size_basis is SizeBasis.PROFILE
+    unknown = profile(10, None)
+    assert (unknown.transfer_bytes, unknown.size_basis) == (None, None)
+    assert (profile().transfer_bytes, profile().size_basis) == (0, None)
+    first, second = shown.transfers
+    by_shape = replace(second, size_basis=SizeBasis.SHAPES)
+    assert replace(shown, transfers=(first, by_shape)).size_basis is SizeBasis.SHAPES
