@@ -23,7 +23,12 @@ settings.register_profile("daily", _PATIENT, max_examples=AT_NIGHT // 5)
 settings.load_profile("daily")
 
 # Long files at the end of the alphabet begin first, lest all wait for the last one.
-_FIRST = ("test_placed_training.py", "test_make_parallel.py", "test_capture.py")
+_FIRST = (
+    "test_placed_training.py",
+    "test_make_parallel.py",
+    "test_capture.py",
+    "test_sample_models.py",
+)
 
 
 def pytest_collection_modifyitems(items):
