@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor import defaults
-from placement_advisor.analysis import hosts, runs, step_costs, target_costs, tracing
-from placement_advisor.analysis import recording as recordings
+from placement_advisor.analysis import hosts, resume, runs, step_costs, target_costs, tracing
 from placement_advisor.analysis.assemble import advice_placements, assemble, candidates_of, snapshot
 from placement_advisor.analysis.options import NO_RUN, QUICK, RESUME, AnalyzeOptions
 from placement_advisor.analysis.predictions import bound_of, break_even_of, predict, propose_all
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
 def analyze(
     options: AnalyzeOptions,
-    recording: Callable[[Traced], recordings.AnalysisRecorder],
+    recording: Callable[[Traced], resume.AnalysisRecorder],
     progress: AnalysisProgress,
 ) -> Analysis:
     """Analyse a model.
@@ -68,14 +67,14 @@ class _AnalysisRun:
 
     _loader: Child
     _request: tracing.AnalysisRequest
-    _recorder: recordings.AnalysisRecorder
+    _recorder: resume.AnalysisRecorder
     _predictions: Predictions
     _measured: step_costs.MeasuredCosts
 
     def __init__(
         self,
         options: AnalyzeOptions,
-        recording: Callable[[Traced], recordings.AnalysisRecorder],
+        recording: Callable[[Traced], resume.AnalysisRecorder],
         progress: AnalysisProgress,
         stack: ExitStack,
     ) -> None:
@@ -124,8 +123,8 @@ class _AnalysisRun:
             self._progress.learn(is_run=False)
         plan = _plan_as_used(plan, options, self._watcher)
         if self._earlier is not None:
-            now = recordings.conditions_of(options, plan)
-            recordings.check_same_conditions(self._earlier.conditions, now, options.folder)
+            now = resume.conditions_of(options, plan)
+            resume.check_same_conditions(self._earlier.conditions, now, options.folder)
         self._progress.learn(is_busy=plan.load is not None)
         return plan
 
@@ -144,8 +143,8 @@ class _AnalysisRun:
                 raise TestbedError(self._hosts.lost) from None
             raise
         if self._earlier is not None:
-            now = recordings.traced_conditions(self._request)
-            recordings.check_same_conditions(self._earlier.traced, now, self._options.folder)
+            now = resume.traced_conditions(self._request)
+            resume.check_same_conditions(self._earlier.traced, now, self._options.folder)
         self._recorder = self._recording(self._request.traced)
 
     def _traced(self, plan: testbed_plan.TestbedPlan) -> tracing.AnalysisRequest:
@@ -223,7 +222,7 @@ class _AnalysisRun:
         self._watcher.working("searching placements", 0, 1)
         found = {}
         if earlier is not None:
-            found = recordings.read_searched_placements(options.folder, earlier, request.graph)
+            found = resume.read_searched_placements(options.folder, earlier, request.graph)
         proposals = propose_all(
             request.graph,
             costs,
@@ -243,7 +242,7 @@ class _AnalysisRun:
         for label, predicted in self._predictions.predicted.items():
             self._recorder.prediction(label, predicted.schedule, predicted.ratio)
         if earlier is not None:
-            recordings.check_candidates_exist(earlier, proposals.placements, options.folder)
+            resume.check_candidates_exist(earlier, proposals.placements, options.folder)
             predictions = self._predictions
             for label, ratio in earlier.after_runs.items():
                 predictions = runs.with_ratio(predictions, label, ratio)
@@ -310,13 +309,13 @@ class _AnalysisRun:
                 outcomes[label] = replace(outcome, measured=measured)
         return outcomes
 
-    def _new_resume_state(self, trial: Benchmark) -> recordings.ResumeState:
+    def _new_resume_state(self, trial: Benchmark) -> resume.ResumeState:
         """Return what another session needs to go on from this one."""
         predicted = self._predictions.predicted
         after_runs = {label: predicted[label].after_runs for label in trial.entries}
-        return recordings.ResumeState(
-            conditions=recordings.conditions_of(self._options, self._request.plan),
-            traced=recordings.traced_conditions(self._request),
+        return resume.ResumeState(
+            conditions=resume.conditions_of(self._options, self._request.plan),
+            traced=resume.traced_conditions(self._request),
             sessions=self._results.sessions,
             joining=trial.joining,
             costs=self._measured,
@@ -349,7 +348,7 @@ class _AnalysisRun:
         return analysis
 
 
-def _resume_state(options: AnalyzeOptions) -> recordings.ResumeState | None:
+def _resume_state(options: AnalyzeOptions) -> resume.ResumeState | None:
     """Return what there is to go on from, None for a new analysis."""
     if not options.resume:
         return None
@@ -358,7 +357,7 @@ def _resume_state(options: AnalyzeOptions) -> recordings.ResumeState | None:
             f"{RESUME} adds rounds, and by the other options none run",
             hint=f"leave out --hardware, --testbed none, {NO_RUN} and {QUICK}",
         )
-    return recordings.read_resume_state(options.folder)
+    return resume.read_resume_state(options.folder)
 
 
 def _plan_as_used(

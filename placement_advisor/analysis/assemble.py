@@ -11,7 +11,7 @@ from placement_advisor.analysis import analysis_result, instructions
 from placement_advisor.analysis.findings.evidence import Evidence
 from placement_advisor.analysis.findings.rules import find_all, placements_to_time
 from placement_advisor.analysis.recommendation import recommend
-from placement_advisor.analysis.recording import AnalysisSnapshot
+from placement_advisor.analysis.resume import AnalysisSnapshot
 from placement_advisor.analysis.runs import RunResults
 from placement_advisor.candidates.by_layer import NotApplicable
 from placement_advisor.candidates.families import WORST_CASE_FAMILIES

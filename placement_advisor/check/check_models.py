@@ -21,8 +21,8 @@ from placement_advisor.analysis.tracing import traced_model
 from placement_advisor.candidates import references
 from placement_advisor.candidates.families import SPLITS
 from placement_advisor.check.check_measured import MeasuredCheck, measure, with_measured
-from placement_advisor.check.check_step import check_step
 from placement_advisor.check.code_lines import CodeLines, code_lines
+from placement_advisor.check.judgement import check_step
 from placement_advisor.check.lock_file import CONFIG_FILE, lock_text, read_lock
 from placement_advisor.check.placements import AUTO, lay_out, moved_back, split_for_check
 from placement_advisor.check.problem_codes import CheckResult, ModelResult, Status

@@ -18,8 +18,7 @@ from placement_advisor.graph.op import (
     KernelFamily,
     WorkBasis,
 )
-from placement_advisor.graph.op_work import elementwise, layers, movement
-from placement_advisor.graph.op_work.movement import SPARSE_SEGMENTS
+from placement_advisor.graph.op_work import arithmetic, elementwise, movement
 from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.units import NS_PER_S
@@ -66,7 +65,7 @@ _SERIAL = "Bucketize Cumprod Cumsum LowerBound NthElement TopK TopKV2 UpperBound
 
 CPU_PEAK_SHARES: dict[str, float] = {
     **dict.fromkeys(
-        (*layers.LINEAR_ALGEBRA_FORMULAS, *elementwise.RANDOM_FORMULAS, *movement.TEXT_FORMULAS),
+        arithmetic.LINEAR_ALGEBRA_FORMULAS | elementwise.RANDOM_FORMULAS | movement.TEXT_FORMULAS,
         SCALAR_SHARE,
     ),
     "MatrixTriangularSolve": PLAIN_PRODUCT_SHARE,
@@ -79,7 +78,7 @@ CPU_PEAK_SHARES: dict[str, float] = {
     **{f"UnsortedSegment{name}": INDEXED_SHARE for name in ("Sum", "Max", "Min", "Prod")},
     **{
         f"{name}{form}": INDEXED_SHARE
-        for name in SPARSE_SEGMENTS
+        for name in movement.SPARSE_SEGMENTS
         for form in ("", "WithNumSegments", "Grad", "GradV2")
     },
     **{f"ResourceScatter{name}": INDEXED_SHARE for name in (*_COMBINATIONS, "Mul", "Div")},

@@ -24,8 +24,8 @@ from placement_advisor.graph.op import (
     Role,
     Total,
 )
-from placement_advisor.graph.op_patterns import HostKind, host_kinds
 from placement_advisor.graph.op_work.movement import ALIAS_KINDS, VARIABLE_READ_KINDS
+from placement_advisor.graph.slow_patterns import HostKind, host_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

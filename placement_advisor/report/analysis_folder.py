@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis import recording as recordings
+from placement_advisor.analysis import resume
 from placement_advisor.analysis.analysis_result import GRAPH, Analysis
 from placement_advisor.analysis.analyze import analyze
 from placement_advisor.analysis.progress import AnalysisProgress, ProgressListener, Stage
@@ -99,9 +99,9 @@ class AnalysisFolder:
         """Write the graph that the bound is about."""
         graph.save(self._folder / GRAPH, traced_as=self._traced_as)
 
-    def rounds(self, kept: recordings.ResumeState) -> None:
+    def rounds(self, kept: resume.ResumeState) -> None:
         """Write what `--resume` goes on from."""
-        recordings.write_resume_state(kept, self._folder)
+        resume.write_resume_state(kept, self._folder)
 
     def profile(self, label: str, files: ProfileFiles) -> str:
         """Copy profiles to where TensorBoard looks, all on the command's clock."""
@@ -111,7 +111,7 @@ class AnalysisFolder:
         keep_profiles({**files.devices, CLIENT: files.client}, self._folder / run, ahead_ns)
         return run
 
-    def show(self, analysis: Analysis | recordings.AnalysisSnapshot) -> None:
+    def show(self, analysis: Analysis | resume.AnalysisSnapshot) -> None:
         """Write what the tab shows."""
         if self._tab is not None:
             self._tab.show(analysis)

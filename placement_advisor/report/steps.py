@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.graph_summary import ControlFlow, GraphSummary, LargeTensor
     from placement_advisor.graph.op import Total
-    from placement_advisor.graph.op_patterns import HostKind
+    from placement_advisor.graph.slow_patterns import HostKind
     from placement_advisor.profile import totals
     from placement_advisor.tf.answers import Traced
 

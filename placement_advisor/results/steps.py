@@ -17,7 +17,7 @@ from placement_advisor.graph.graph_summary import ControlFlow, GraphSummary, Kin
 from placement_advisor.graph.identities import Fingerprint
 from placement_advisor.graph.layer_structure import Join, ParallelBranches, RepeatedBlocks
 from placement_advisor.graph.op import Role, Total
-from placement_advisor.graph.op_patterns import HostKind
+from placement_advisor.graph.slow_patterns import HostKind
 from placement_advisor.measurement.measurement import Activity
 from placement_advisor.profile.device_trace import DeviceUse, Wait
 from placement_advisor.profile.totals import ByHost, RoutePerStep, XprofOverview

@@ -8,7 +8,7 @@ from sample_analysis import OPTIONS
 from sample_values import links_between
 
 import placement_advisor.cli.analyze as analyze_command
-from placement_advisor.analysis import recording
+from placement_advisor.analysis import resume
 from placement_advisor.analysis.hosts import HostOptions, parse_hosts
 from placement_advisor.analysis.runs import ReferenceTimings
 from placement_advisor.analysis.step_costs import MeasuredCosts
@@ -136,7 +136,7 @@ CLUSTER = Cluster(
 )
 SINGLE = EarlierRounds(rounds=((1, 2), (3, 4)), warmup_ns=(9, 9), failure=None, is_brief=False)
 CRASHED = CandidateFailure(kind=FailureKind.CRASHED, message="it crashed", in_full="x" * 20_000)
-KEPT = recording.ResumeState(
+KEPT = resume.ResumeState(
     conditions={"--steps": "4", "testbed": "two"},
     traced={"graph": "0123"},
     sessions=2,
@@ -175,14 +175,14 @@ def damaged(document):
 
 
 def test_what_is_written_is_read_again_and_a_damaged_file_is_read_or_refused_by_name(tmp_path):
-    recording.write_resume_state(KEPT, tmp_path)
-    assert recording.read_resume_state(tmp_path) == KEPT
-    file, refusals = tmp_path / recording.ROUNDS_FILE, []
+    resume.write_resume_state(KEPT, tmp_path)
+    assert resume.read_resume_state(tmp_path) == KEPT
+    file, refusals = tmp_path / resume.ROUNDS_FILE, []
     documents = list(damaged(json.loads(file.read_text())))
     for document in documents:
         file.write_text(json.dumps(document))
         try:
-            recording.read_resume_state(tmp_path)
+            resume.read_resume_state(tmp_path)
         except AdvisorError as error:
             refusals.append(error.message)
     assert all(message.startswith(str(file)) for message in refusals)
@@ -192,27 +192,27 @@ def test_what_is_written_is_read_again_and_a_damaged_file_is_read_or_refused_by_
 
 def test_without_rounds_there_is_nothing_to_resume(tmp_path):
     with pytest.raises(AdvisorError, match="nothing to resume: it holds no analysis of which"):
-        recording.read_resume_state(tmp_path)
+        resume.read_resume_state(tmp_path)
     none = {"single": replace(SINGLE, rounds=())}
-    recording.write_resume_state(replace(KEPT, candidates=none), tmp_path)
+    resume.write_resume_state(replace(KEPT, candidates=none), tmp_path)
     with pytest.raises(AdvisorError, match=r"rounds.json: .* candidates: no round was timed"):
-        recording.read_resume_state(tmp_path)
+        resume.read_resume_state(tmp_path)
 
 
 def test_a_candidate_or_a_placement_that_is_not_there_any_more_is_named(tmp_path):
     with pytest.raises(AdvisorError, match=r"placements/searched-2.json: cannot be read"):
-        recording.read_searched_placements(tmp_path, KEPT, OpGraph([], []))
-    recording.check_candidates_exist(KEPT, [*KEPT.candidates, "towers"], Path("out"))
+        resume.read_searched_placements(tmp_path, KEPT, OpGraph([], []))
+    resume.check_candidates_exist(KEPT, [*KEPT.candidates, "towers"], Path("out"))
     with pytest.raises(AdvisorError, match=r"rounds.json: .* there is no candidate 'searched-2'"):
-        recording.check_candidates_exist(KEPT, ["single", "alternating"], Path("out"))
+        resume.check_candidates_exist(KEPT, ["single", "alternating"], Path("out"))
 
 
 def test_what_differs_is_said_and_nothing_else():
     then = {"testbed": "two", "--steps": "4", "--ratios": "3:2"}
     now = {"testbed": "two", "--steps": "8", "--mode": "infer"}
-    recording.check_same_conditions(then, then, Path("out"))
+    resume.check_same_conditions(then, then, Path("out"))
     with pytest.raises(AdvisorError) as refused:
-        recording.check_same_conditions(then, now, Path("out"))
+        resume.check_same_conditions(then, now, Path("out"))
     assert refused.value.message == (
         "out: cannot be resumed, its rounds ran under other conditions: --steps: 4 then, 8 now; "
         "--ratios: 3:2 then, not given now; --mode: not given then, infer now"
@@ -244,7 +244,7 @@ def test_every_option_is_a_condition_or_changes_nothing_about_a_round():
 
 def conditions(**changed):
     options = replace(OPTIONS, **{"testbed": TestbedKind.WORKERS, **changed})
-    return recording.conditions_of(options, plan_testbed(options.testbed, options.devices))
+    return resume.conditions_of(options, plan_testbed(options.testbed, options.devices))
 
 
 @pytest.mark.parametrize("name", OTHERWISE)

@@ -52,8 +52,8 @@ from placement_advisor.cost.table import CostBasis
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_patterns import with_fusions
 from placement_advisor.graph.placement import Placement
+from placement_advisor.graph.slow_patterns import with_fusions
 from placement_advisor.machine.devices import Sharing
 from placement_advisor.machine.presets import hardware_figures, read_hardware
 from placement_advisor.processes.children import Child, preload

@@ -43,7 +43,7 @@ from placement_advisor.cost.collectives import ALL_DEVICES, ring_of_devices
 from placement_advisor.cost.gpu.kernel_times import with_policy
 from placement_advisor.graph.op import PASS_ROLES, Arithmetic
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_patterns import with_fusions
+from placement_advisor.graph.slow_patterns import with_fusions
 from placement_advisor.machine.presets import read_hardware
 
 # What to call for a batch, by the end of the model's name and the beginning of the section.

@@ -25,7 +25,7 @@ import networkx as nx
 PACKAGE = "placement_advisor"
 # They check JSON and TOML that anyone may have written; a folder stands for all that is in it.
 READERS = (
-    "analysis/recording.py",
+    "analysis/resume.py",
     "check/lock_file.py",
     "files/",
     "graph/identities.py",

@@ -29,7 +29,7 @@ AREAS = {
     ("tests/candidates",): ("candidates/**/*.py",),
     ("tests/solvers",): ("solvers/*.py",),
     ("tests/measurement", "tests/analysis/test_recommend.py", "tests/check"): (
-        *("measurement/*.py", "analysis/verdict.py", "check/c*.py"),
+        *("measurement/*.py", "analysis/verdict.py", "check/c*.py", "check/judgement.py"),
     ),
     ("tests/profile",): ("profile/*.py",),
 }

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from record_cases import ALIKE, ONE, TWO, VERSIONS, cut, layer, record, records
 
 from placement_advisor.check.causes import Limits, Scopes
-from placement_advisor.check.check_step import JudgeContext, Judgement, Predicted, judge
 from placement_advisor.check.code_lines import from_stacks
+from placement_advisor.check.judgement import JudgeContext, Judgement, Predicted, judge
 from placement_advisor.check.lock_record import Part, PredictedVerdict, with_devices
 from placement_advisor.check.placements import PlacementFreedom
 from placement_advisor.check.problem_codes import MAX_CULPRITS, Place, ProblemCode

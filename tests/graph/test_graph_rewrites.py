@@ -6,7 +6,7 @@ from op_graphs import graphs as any_graphs
 
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_patterns import dense_updates, host_kinds, with_fusions
+from placement_advisor.graph.slow_patterns import dense_updates, host_kinds, with_fusions
 
 BOTH = frozenset({"CPU", "GPU"})
 

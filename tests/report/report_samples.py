@@ -12,7 +12,7 @@ from sample_break_even import FOUND
 from sample_values import costs_of, links_between, measurement, step_profile
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict, Candidate
-from placement_advisor.analysis.recording import AnalysisSnapshot
+from placement_advisor.analysis.resume import AnalysisSnapshot
 from placement_advisor.cost.table import CostBasis
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph

@@ -27,8 +27,8 @@ from placement_advisor.candidates.references import default_device, kind_of_devi
 from placement_advisor.graph.layer_view import membership
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.op import KERNEL_FREE_ROLES, Op, Role
-from placement_advisor.graph.op_patterns import host_kinds
 from placement_advisor.graph.op_work.movement import VARIABLE_READ_KINDS
+from placement_advisor.graph.slow_patterns import host_kinds
 from placement_advisor.units import counted, format_bytes
 
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ from placement_advisor.cost.gpu import kernel_times
 from placement_advisor.cost.table import ASSUMED_WITHIN, CostTable
 from placement_advisor.graph.name_patterns import first_names, listed
 from placement_advisor.graph.op import COMPUTING_ROLES, Op
-from placement_advisor.graph.op_patterns import DenseUpdate, dense_updates, with_fusions
 from placement_advisor.graph.op_work import elementwise
+from placement_advisor.graph.slow_patterns import DenseUpdate, dense_updates, with_fusions
 from placement_advisor.measurement import measurement as measurements
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator

@@ -15,10 +15,10 @@ padding and workspaces of kernels, and the choice of algorithm (Winograd, Strass
 """
 
 from placement_advisor.graph.op import WorkBasis
-from placement_advisor.graph.op_work import elementwise, layers, movement
+from placement_advisor.graph.op_work import arithmetic, elementwise, movement
 from placement_advisor.graph.op_work import signature as op_signature
 
-FORMULAS = elementwise.FORMULAS | layers.FORMULAS | movement.FORMULAS
+FORMULAS = arithmetic.FORMULAS | elementwise.FORMULAS | movement.FORMULAS
 
 
 def work_of(signature: op_signature.Signature) -> op_signature.Work:

@@ -23,7 +23,7 @@ from placement_advisor import units
 from placement_advisor.analysis import analysis_result as found
 from placement_advisor.analysis.findings.rules import finding_page
 from placement_advisor.analysis.reasons import speedup_of
-from placement_advisor.analysis.recording import AnalysisSnapshot
+from placement_advisor.analysis.resume import AnalysisSnapshot
 from placement_advisor.defaults import BASELINE
 from placement_advisor.files.contract import STRICT, ByName, Count, Rows, plain, read
 from placement_advisor.files.output import DETAILS, OVERVIEW

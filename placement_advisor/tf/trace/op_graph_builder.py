@@ -14,7 +14,7 @@ import tensorflow as tf
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Inside, Op
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.graph.op_work.kernels import kernel_of
+from placement_advisor.graph.op_work.gpu_kernels import kernel_of
 from placement_advisor.graph.op_work.work import work_of
 from placement_advisor.tf.trace import device_kinds
 from placement_advisor.tf.trace.bodies import COMPOSITE_KINDS, Bodies, Composite

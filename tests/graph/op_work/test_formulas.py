@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_advisor.graph.op import DIMENSIONS, Arithmetic, Kernel, KernelFamily, WorkBasis
-from placement_advisor.graph.op_work.kernels import kernel_of
+from placement_advisor.graph.op_work.gpu_kernels import kernel_of
 from placement_advisor.graph.op_work.signature import FREE as FREE_FORMULA
 from placement_advisor.graph.op_work.signature import Signature, TensorSpec
 from placement_advisor.graph.op_work.work import FORMULAS, work_of
