@@ -1,4 +1,4 @@
-"""Formulas for products, convolutions, pooling, normalization, recurrence, linear algebra, transforms.
+"""Formulas for products, convolutions, pooling, normalization, recurrence and transforms.
 
 A multiply-add is 2 flops; convolutions count the direct method. Factorizations, solutions of
 dense systems and Fourier transforms take textbook counts.
