@@ -3,6 +3,8 @@ import gzip
 import hashlib
 import json
 import re
+import tempfile
+from pathlib import Path
 
 import pytest
 from command_runs import run_here
@@ -171,18 +173,30 @@ def test_what_it_does_not_know_is_refused(line):
         bundle({"one.js": f"{line}\n", "other.js": OTHER}, "one.js")
 
 
-@pytest.mark.parametrize("name", [OVERVIEW, f"{DETAILS}/alternating.json"])
-def test_damaged_files_of_the_tab_are_refused_in_one_message_or_read(tmp_path, name):
-    write_sample(tmp_path, [f"layer_{i}" for i in range(6)])
-    overview = read_overview(tmp_path / OVERVIEW)
+def readers():
+    """Return what reads each file of the tab, and makes JSON of it again."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_sample(Path(folder), [f"layer_{i}" for i in range(6)])
+        file = Path(folder) / OVERVIEW
+        overview = read_overview(file)
+        of_all = file.read_bytes()
+        of_one = (Path(folder) / DETAILS / "alternating.json").read_bytes()
+    return {
+        "overview": Reader(
+            suffix=".json", sound=of_all, read=lambda path: compact(read_overview(path))
+        ),
+        "details": Reader(
+            suffix=".json", sound=of_one, read=lambda path: compact(read_details(path, overview))
+        ),
+    }
 
-    def read(path):
-        """Read a file, and make JSON of it again."""
-        found = read_overview(path) if name == OVERVIEW else read_details(path, overview)
-        return compact(found)
 
-    reader = Reader(suffix=".json", sound=(tmp_path / name).read_bytes(), read=read)
-    found = examined(reader, range(300))
+READERS = readers()
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_damaged_files_of_the_tab_are_refused_in_one_message_or_read(kind):
+    found = examined(READERS[kind], range(300))
     assert found["refused"] > 100
     assert found["read"] > 0
     assert found["grown_bytes"] < MOST_GROWN_BYTES
