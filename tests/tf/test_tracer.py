@@ -366,12 +366,12 @@ def test_a_step_that_cannot_be_traced_is_refused_with_its_line_and_the_way_out(t
     with pytest.raises(ModelError) as caught:
         trace_source(source)
     message = caught.value.message
-    assert "model_file.py" in message
+    assert "model.py" in message
     assert reason in message
     assert "Traceback" not in message
     if hint:
-        assert "model_file.py: step cannot be traced: " in message
-        assert f'model_file.py", line {source.count(chr(10))}, in step' in message
+        assert "model.py: step cannot be traced: " in message
+        assert f'model.py", line {source.count(chr(10))}, in step' in message
         assert "placement_advisor" not in message
         assert hint in str(caught.value.hint)
 
@@ -445,7 +445,7 @@ def test_ops_keep_their_devices_in_one_short_form_and_the_line_that_made_them(tr
 
     lines = _SCOPES.splitlines()
     for name, line in traced.line_of.items():
-        assert Path(line.file).name == "model_file.py", name
+        assert Path(line.file).name == "model.py", name
     assert 'name="here"' in lines[traced.line_of["here"].line - 1]
     # What a function holds has the line that calls it.
     (relu,) = (op.name for op in traced.graph.ops if op.kind == "Relu")
