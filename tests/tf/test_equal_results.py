@@ -34,7 +34,6 @@ MODELS = (
     "norm_dropout",
     "recurrent",
     "nested",
-    "tf_gradients_step",
     "function_on_devices",
 )
 
