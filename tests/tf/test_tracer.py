@@ -32,20 +32,6 @@ def _of(graph, **fields):
     return [op for op in graph.ops if all(getattr(op, key) == fields[key] for key in fields)]
 
 
-@pytest.mark.parametrize("name", ["two_tower", "norm_dropout", "recurrent", "nested"])
-def test_all_that_serves_a_layer_carries_it(traced, name):
-    graph = traced(name).graph
-    assert [op.name for op in _of(graph, role=Role.BACKWARD, layer=None)] == []
-    # What counts the steps serves all layers.
-    counted = {op.variable for op in _of(graph, role=Role.UPDATE, layer=None)} - {None}
-    assert all(name.endswith("/iteration") for name in counted)
-    # Forward ops without a layer are the loss and metrics of the step, after all layers.
-    for op in _of(graph, role=Role.FORWARD, layer=None):
-        read = [edge for edge in graph.outputs_of(op.name) if not edge.is_control]
-        readers = [graph.op(edge.consumer) for edge in read]
-        assert not [r.name for r in readers if r.role is Role.FORWARD and r.layer is not None]
-
-
 def test_layers_of_two_towers_with_their_slots_and_the_counter_of_steps(traced):
     graph = traced("two_tower").graph
     towers = {f"{t}_{kind}" for t in ("user", "item") for kind in ("conv", "pool", "flatten")}
@@ -67,6 +53,9 @@ def test_layers_of_two_towers_with_their_slots_and_the_counter_of_steps(traced):
         read_forward = [op for op in _of(graph, variable=weights) if op.role is Role.FORWARD]
         assert layer in {op.layer for op in read_forward}
 
+    # What counts the steps serves all layers.
+    counted = {op.variable for op in _of(graph, role=Role.UPDATE, layer=None)}
+    assert counted <= {None, "adam/iteration"}
     touching = _of(graph, variable="adam/iteration")
     assert {op.role for op in touching} == {Role.VARIABLE, Role.UPDATE}
     (write,) = [op for op in touching if op.kind.startswith("Assign")]
