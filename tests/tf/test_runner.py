@@ -116,14 +116,6 @@ def test_a_device_that_is_not_there_is_a_failure(child, model):
     assert "CPU:7" in answer.message
 
 
-def test_a_bundle_that_is_saved_loads_equal(loader, traced, tmp_path):
-    for name in ("two_tower", "scoped_step"):
-        again = tmp_path / name
-        again.mkdir()
-        bundle = str(traced(name).bundle)
-        assert loader.call(graph_defs.saved_and_loaded, bundle, str(again)) == []
-
-
 @pytest.mark.slow
 @needs_workers
 def test_workers_are_calibrated_and_profiled(traced, tmp_path):
