@@ -34,6 +34,7 @@ MODELS = (
     "norm_dropout",
     "recurrent",
     "nested",
+    "tf_gradients_step",
     "function_on_devices",
 )
 

@@ -1,4 +1,4 @@
-"""A raw training step: name scopes, a device, a nested tf.function, own descent, many dtypes."""
+"""A raw training step: name scopes, a nested tf.function, a tape, descent by hand, many dtypes."""
 
 import numpy as np
 import tensorflow as tf
@@ -33,7 +33,7 @@ def train_step(left, right, target):
             a = dense(left, kernels["tower_a"])
         with tf.name_scope("tower_b"):
             b = dense(right, kernels["tower_b"])
-        with tf.name_scope("head"), tf.device("/CPU:0"):
+        with tf.name_scope("head"):
             noise = tf.random.uniform([4, 1], maxval=0.1)
             prediction = tf.concat([a, b], axis=1) @ kernels["head"] + noise
         prediction += tf.cast(half, tf.float32)
