@@ -81,6 +81,11 @@ def readers():
     def read_and_show(path):
         assert len(screen(read_analysis(path), path.parent, 80)) <= MOST_LINES
 
+    def read_and_lock(path):
+        text = lock_text(read_lock(path))
+        path.write_text(text, encoding="utf-8")
+        assert lock_text(read_lock(path)) == text
+
     def read_twice(path):
         cluster = load_cluster(path)
         assert read_cluster(cluster_as_toml(cluster).encode(), "again") == cluster
@@ -100,11 +105,7 @@ def readers():
             sound=json.dumps(placement).encode(),
             read=lambda path: read_placement(path, step.graph),
         ),
-        "lock": Reader(
-            suffix=".json",
-            sound=_LOCK.read_bytes(),
-            read=lambda path: lock_text(read_lock(path)).encode(),
-        ),
+        "lock": Reader(suffix=".json", sound=_LOCK.read_bytes(), read=read_and_lock),
         "cluster": Reader(
             suffix=".toml", sound=cluster_as_toml(step.cluster).encode(), read=read_twice
         ),

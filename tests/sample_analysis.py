@@ -97,12 +97,13 @@ _ALTERNATING_COPIES = [
 _PROFILE_SLOWDOWN = 1.04
 
 
-def _schedule(label, runs, copies, peaks):
+def schedule_of(label, runs, copies, peaks, unit_ns=US):
+    """Return the schedule of runs and copies, given as above, with times in a unit."""
     compute = dict.fromkeys(peaks, 0)
     for _, device, start, end in runs:
-        compute[device] += (end - start) * US
+        compute[device] += (end - start) * unit_ns
     op_runs = tuple(
-        OpRun(op=op, device=d, ready_ns=s * US, start_ns=s * US, end_ns=e * US)
+        OpRun(op=op, device=d, ready_ns=s * unit_ns, start_ns=s * unit_ns, end_ns=e * unit_ns)
         for op, d, s, e in runs
     )
     transfers = tuple(
@@ -112,8 +113,8 @@ def _schedule(label, runs, copies, peaks):
             source=source,
             target=target,
             size_bytes=size,
-            start_ns=s * US,
-            end_ns=e * US,
+            start_ns=s * unit_ns,
+            end_ns=e * unit_ns,
         )
         for op, source, target, size, s, e in copies
     )
@@ -121,7 +122,7 @@ def _schedule(label, runs, copies, peaks):
         label=label,
         runs=op_runs,
         transfers=transfers,
-        step_ns=max(run[3] for run in runs) * US,
+        step_ns=max(run[3] for run in runs) * unit_ns,
         compute_ns=compute,
         exposed_by_device=exposed_by_device(op_runs, copy_intervals(transfers), peaks),
         peak_memory={
@@ -236,10 +237,10 @@ TOWERS = "split: towers, 1.69× (95 % interval 1.64–1.71)"
 
 def sample():
     """Three candidates: single and towers ran, alternating was killed."""
-    single_plan = _schedule("single", _SINGLE_RUNS, [], peaks={W0: 18_400_000, W1: 0})
+    single_plan = schedule_of("single", _SINGLE_RUNS, [], peaks={W0: 18_400_000, W1: 0})
     held = {W0: 12_100_000, W1: 8_200_000}
-    towers_plan = _schedule("towers", _TOWER_RUNS, _TOWER_COPIES, held)
-    alternating_plan = _schedule(
+    towers_plan = schedule_of("towers", _TOWER_RUNS, _TOWER_COPIES, held)
+    alternating_plan = schedule_of(
         "alternating", _ALTERNATING_RUNS, _ALTERNATING_COPIES, peaks={W0: 14_000_000, W1: 9_100_000}
     )
     single_run = _measurement(single_plan, 51_000, 2 * (-600, 0, 300, 900, -200, 0), None)
@@ -470,7 +471,7 @@ def four_devices():
         if number % 3 == 0 and device != target:
             copies.append((f"model/layer_{number}", device, target, 4_096, start + 3, start + 40))
     runs.append(("model/head/Conv2DBackpropFilter", names[2], 24_100, 31_000))
-    plan = _schedule("alternating", runs, copies, peaks=dict.fromkeys(names, 12_000_000))
+    plan = schedule_of("alternating", runs, copies, peaks=dict.fromkeys(names, 12_000_000))
     plain = sample()
     return replace(
         plain,

@@ -164,46 +164,6 @@ def test_a_file_cut_off_anywhere_is_refused(refused):
         assert error.message.startswith("not valid JSON: EOF while parsing "), end
 
 
-_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=5,
-)
-
-
-def places(value, at=()):
-    """Return where every value of a document stands."""
-    members = []
-    if isinstance(value, dict):
-        members = list(value.items())
-    elif isinstance(value, list):
-        members = list(enumerate(value))
-    return [at, *(place for key, item in members for place in places(item, (*at, key)))]
-
-
-@ANY_PATH
-@given(data=st.data(), value=_values)
-def test_a_lock_file_with_any_value_replaced_or_dropped_is_records_or_an_error(
-    tmp_path, data, value
-):
-    document = [json.loads(TEXT)]
-    *outer, key = data.draw(st.sampled_from(places(document)[1:]))
-    inner = document
-    for each in outer:
-        inner = inner[each]
-    if data.draw(st.booleans()) or not outer:
-        inner[key] = value
-    else:
-        del inner[key]
-    (tmp_path / "lock").write_text(json.dumps(document[0]))
-    try:
-        found = read_lock(tmp_path / "lock")
-    except AdvisorError:
-        return
-    (tmp_path / "lock").write_text(lock_text(found), encoding="utf-8")
-    assert lock_text(read_lock(tmp_path / "lock")) == lock_text(found)
-
-
 def test_tensors_are_never_more_than_a_record_holds(refused):
     row = {"tensor": "a", "bytes": 1, "from": "a", "to": "b", "times": MAX_CUTS + 1}
     assert "times" in refused(edited(cuts=[row])).message

@@ -7,7 +7,7 @@ chains of as many layers as wanted, as the tab shows them.
 from dataclasses import replace
 from itertools import pairwise
 
-from sample_analysis import sample
+from sample_analysis import sample, schedule_of
 from sample_break_even import FOUND
 from sample_values import costs_of, links_between, measurement, step_profile
 
@@ -21,13 +21,6 @@ from placement_advisor.machine.devices import Cluster, CopyWork, Device, Dispatc
 from placement_advisor.measurement.measurement import compare
 from placement_advisor.report.pictures.timeline_plot import simulated_spans
 from placement_advisor.report.tensorboard.tab_data import Tab
-from placement_advisor.simulator.schedule import (
-    OpRun,
-    Schedule,
-    Transfer,
-    copy_intervals,
-    exposed_by_device,
-)
 from placement_advisor.simulator.simulator import Simulator
 
 _TURNS = 12
@@ -41,7 +34,7 @@ def made_up(*, candidates=5, devices=2, step_ns=30_000_000, behind_names="", ran
     plain = sample()
     names = tuple(f"worker:{number}{behind_names}" for number in range(devices))
     schedules = [
-        _schedule(
+        _taking_turns(
             f"split-{number}{behind_names}" if number else "single",
             names[:1] if number == 0 else names,
             names,
@@ -60,29 +53,17 @@ def made_up(*, candidates=5, devices=2, step_ns=30_000_000, behind_names="", ran
     )
 
 
-def _schedule(label, used, names, step_ns, behind_names):
+def _taking_turns(label, used, names, step_ns, behind_names):
     turn_ns = step_ns // _TURNS
     busy_ns = turn_ns * 3 // 4
+    ops = [(f"model/layer_{turn}/MatMul{behind_names}", turn * turn_ns) for turn in range(_TURNS)]
     runs, copies = [], []
     for device, target in zip(used, (*used[1:], used[0]), strict=True):
-        for start_ns in range(0, _TURNS * turn_ns, turn_ns):
-            op = f"model/layer_{start_ns // turn_ns}/MatMul{behind_names}"
-            times = {"start_ns": start_ns, "end_ns": start_ns + busy_ns}
-            runs.append(OpRun(op=op, device=device, ready_ns=start_ns, **times))
-            times = {"start_ns": start_ns + busy_ns, "end_ns": start_ns + turn_ns}
-            ends = {"source": device, "target": target}
-            copies.append(Transfer(producer=op, port=0, size_bytes=1_000, **ends, **times))
-    copies = copies if len(used) > 1 else []
-    compute_ns = dict.fromkeys(names, 0) | dict.fromkeys(used, _TURNS * busy_ns)
-    return Schedule(
-        label=label,
-        runs=tuple(runs),
-        transfers=tuple(copies),
-        step_ns=step_ns,
-        compute_ns=compute_ns,
-        exposed_by_device=exposed_by_device(runs, copy_intervals(tuple(copies)), names),
-        peak_memory={},
-    )
+        runs += [(op, device, at, at + busy_ns) for op, at in ops]
+        if target != device:
+            copies += [(op, device, target, 1_000, at + busy_ns, at + turn_ns) for op, at in ops]
+    found = schedule_of(label, runs, copies, dict.fromkeys(names, 0), unit_ns=1)
+    return replace(found, step_ns=step_ns, peak_memory={})
 
 
 def _made_up_candidate(schedule, single, ran):

@@ -74,10 +74,6 @@ def test_samples_are_the_golden_ones_and_fit_their_schemas(name):
 
 
 def test_what_was_not_measured_or_is_not_known_is_null_or_absent(analysis):
-    content = analysis_json(sample_analysis.unmeasured())
-    assert [candidate["measured"] for candidate in content["candidates"]] == [None] * 3
-    assert content["as_is"] is content["timings_ns"]["run"] is None
-    assert content["recommendation"]["basis"] == "simulated"
     _, towers = analysis_json(sample_analysis.not_applicable())["candidates"]
     assert towers["placement_file"] is towers["predicted"] is towers["measured"] is None
     assert towers["failure"]["kind"] == "not-applicable"

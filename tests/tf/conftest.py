@@ -31,13 +31,11 @@ def traced(tmp_path_factory):
 
 
 @pytest.fixture
-def trace_source(tmp_path):
+def trace_source(write_model, tmp_path):
     """Return a function that traces a model file of that text below its imports."""
 
     def traced_source(source, *, run=False):
-        path = tmp_path / "model_file.py"
-        path.write_text(IMPORTS + source)
-        return trace(path, tmp_path, run=run)
+        return trace(write_model(IMPORTS + source), tmp_path, run=run)
 
     return traced_source
 

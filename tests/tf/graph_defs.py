@@ -1,7 +1,5 @@
 """Small graphs by hand, for children: ops as ``{name: (kind, inputs)}``, devices apart."""
 
-from pathlib import Path
-
 import numpy as np
 import tensorflow as tf
 from hand_made_nodes import written
@@ -57,20 +55,3 @@ def moved(executed, planned):
     """Return the ops that stand elsewhere than planned, from devices by op."""
     graphs = [graph_def(dict.fromkeys(ops, ("NoOp", ())), ops) for ops in (executed, planned)]
     return placed_step.moved_ops(graphs[:1], graphs[1])
-
-
-def saved_and_loaded(folder, again):
-    """Load a bundle, save and load it again; return what differs."""
-    one = Bundle.load(Path(folder))
-    one.save(Path(again))
-    two = Bundle.load(Path(again))
-    different = [] if one.graph_def == two.graph_def else ["graph_def"]
-    for name in ("inputs", "outputs", "targets", "variables", "tables", "batches"):
-        left, right = (tf.nest.flatten(getattr(bundle, name)) for bundle in (one, two))
-        same = len(left) == len(right) and all(
-            np.array_equal(a, b) and np.asarray(a).dtype == np.asarray(b).dtype
-            for a, b in zip(left, right, strict=True)
-        )
-        if not same:
-            different.append(name)
-    return different

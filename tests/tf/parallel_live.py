@@ -331,14 +331,12 @@ def _refused():
         ("CPU:0 is given twice", {"devices": ("CPU:0", "CPU:0")}),
         ("3 ratios for 2 devices", {"ratios": (1, 1, 1)}),
         ("share of device 1 in a batch of 8 rounds to no sample", {"ratios": (1000, 1)}),
-        ("0 of 1:0 is not a positive number", {"ratios": (1, 0)}),
         ("a int is no step", {"fn": 3}),
         ("variables='second': there are 'first', 'host', 'spread'", {"variables": "second"}),
         (
             "variables='spread' cannot be used with a placement",
             {"variables": "spread", "placement": layout},
         ),
-        ("a batch of 1 has less than one sample for each of 2 devices", {"inputs": (x[:1],)}),
         ("CPU:0, CPU:1: a share for several devices needs a placement", {"devices": pairs}),
         (
             "CPU:2: the placement is for worker:0, worker:1",

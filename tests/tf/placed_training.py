@@ -41,14 +41,13 @@ def _trained(
     pressed = _press_ctrl_c() if is_interrupted else []
     made = [] if mistake is None else _make(mistake)
     told = []
-    out = io.StringIO()
     run = None
     if plan is not None:
         logs = path.parent / "logs" if is_recorded else None
         run = _Slowed(path, plan, trial_steps=trial_steps, profile=logs, say=told.append)
         run.slowed = slowed
     error = None
-    with redirect_stdout(out), nullcontext() if run is None else run.watching():
+    with redirect_stdout(io.StringIO()) as out, nullcontext() if run is None else run.watching():
         try:
             execute(ModuleType("__main__"), path, (), None)
         except Exception as raised:

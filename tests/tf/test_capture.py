@@ -329,11 +329,6 @@ def test_what_only_infers_is_taken_from_a_script_that_never_trains(capture, more
     assert found["mode"] == ("train" if more else "infer")
 
 
-def test_a_script_that_runs_no_step_is_read_for_its_model(capture):
-    found = capture(f"{_MODEL}\nmade = model()\n")
-    assert found["chosen"].startswith("made (compiled Sequential), batches made up")
-
-
 def test_strategies_give_way_to_one_replica_and_stay_classes(capture):
     script = """
 strategy = tf.distribute.MirroredStrategy(["/gpu:0", "/gpu:1"])

@@ -152,20 +152,6 @@ def step(x):
     tf.print("sum", tf.reduce_sum(x))
     weight.assign_add(x)
 """,
-    "two updates with a forward pass between": """
-random = np.random.default_rng(0)
-one, two = (tf.Variable(random.normal(size=(3, 3)).astype(np.float32)) for _ in range(2))
-inputs = random.normal(size=(4, 3)).astype(np.float32)
-
-@tf.function
-def step(x):
-    losses = []
-    for variable in (one, two):
-        with tf.GradientTape() as tape:
-            losses.append(tf.reduce_mean((x @ one @ two) ** 2))
-        variable.assign_sub(0.1 * tape.gradient(losses[-1], variable))
-    return losses
-""",
 }
 
 

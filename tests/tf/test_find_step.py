@@ -13,14 +13,12 @@ IMPORTS = "import keras\nimport numpy as np\nimport placement_advisor\nimport te
 
 
 @pytest.fixture
-def load(loader, tmp_path):
+def load(loader, write_model):
     """Return a function that loads a model file of a text, or one of the models by name."""
 
     def load_file(source, function=loaded_workload.load, **asked):
-        path = MODELS / f"{source}.py"
-        if "\n" in source:
-            path = tmp_path / "model_file.py"
-            path.write_text(IMPORTS + source)
+        is_text = "\n" in source
+        path = write_model(IMPORTS + source) if is_text else MODELS / f"{source}.py"
         return loader.call(function, str(path), asked)
 
     return load_file
@@ -422,7 +420,7 @@ REFUSED = [
 def test_a_file_is_refused_with_its_name_and_the_reason(trace, source, options, reason):
     with pytest.raises(ModelError) as caught:
         trace(source, **options)
-    assert "model_file.py: " in caught.value.message
+    assert "model.py: " in caught.value.message
     assert reason in caught.value.message
     assert "not compiled" not in reason or "--mode infer" in str(caught.value.hint)
 
@@ -501,7 +499,7 @@ def test_a_file_may_be_called_like_a_module_and_imports_what_lies_beside_it(load
     assert after == before
 
     (tmp_path / "beside_it.py").write_text(IMPORTS + ECHO)
-    path = tmp_path / "model_file.py"
+    path = tmp_path / "model.py"
     path.write_text("from beside_it import step, tf\ninputs = tf.ones((2,))\n")
     found = loader.call(loaded_workload.load, str(path), {})
     assert found["name"] == "step"

@@ -12,7 +12,7 @@ from traced_models import IMPORTS, trace
 
 from placement_advisor.analysis.findings import scope_rules
 from placement_advisor.analysis.findings.evidence import YOUR_SPLIT, SplitFinding
-from placement_advisor.analysis.findings.rules import RULES, find_all
+from placement_advisor.analysis.findings.rules import RULES
 from placement_advisor.candidates.families import placements_of, propose
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
@@ -50,32 +50,10 @@ inputs = random.normal(size=(BATCH, WIDTH)).astype("float32")
 _TEXTS = """
 @tf.function
 def classify(texts):
-    with tf.device({device!r}):
-        lengths = tf.strings.length(tf.strings.lower(texts))
     with tf.device("GPU:0"):
+        lengths = tf.strings.length(tf.strings.lower(texts))
         return tf.cast(lengths, tf.float32) * 2.0
 inputs = np.array(["Some", "WORDS"])
-"""
-_SHARED = """
-first, second = weights(512, 512, on="GPU:0"), weights(512, 512, on={created!r})
-@tf.function
-def score(x):
-    with tf.device("GPU:0"), tf.name_scope("low"):
-        low = tf.reduce_sum(x @ first)
-    with tf.device("GPU:1"), tf.name_scope("high"):
-        high = tf.reduce_sum(x @ {second})
-    return low, high
-inputs = random.normal(size=(2, 512)).astype("float32")
-"""
-_BIAS = """
-kernel, bias = weights(512, 512), weights(512)
-@tf.function
-def score(x):
-    with tf.device("GPU:0"):
-        product = x @ kernel
-    with tf.device({device!r}):
-        return tf.nn.relu(tf.nn.bias_add(product, bias))
-inputs = random.normal(size=(256, 512)).astype("float32")
 """
 
 # A functional model of two towers, the second of which is meant for another device.
@@ -166,45 +144,13 @@ def found(code, evidence):
     return list(told(find, evidence))
 
 
-APART = _SHARED.format(second="second", created="GPU:1")
-# The rule, a source in which it finds one thing with so much in it, and one where it finds none.
-FOUND_AND_NOT = [
-    ("PA101", branches("011", in_chain=True, follows=False), branches("011", in_chain=True)),
-    ("PA103", _SHARED.format(second="first", created="GPU:1"), APART),
-    # Created outside of all scopes.
-    ("PA103", _SHARED.format(second="second", created=None), APART),
-    ("PA104", _BIAS.format(device="GPU:1"), _BIAS.format(device="GPU:0")),
-    ("PA203", _BIAS.format(device="GPU:1"), _BIAS.format(device="GPU:0")),
-]
-SAID = {
-    "PA101": ("forward ops on GPU:1", {"layer": "part_1"}),
-    "PA103": ("1.05 MB", {}),
-    "PA104": ("", {"device": "GPU:1"}),
-    "PA203": ("", {"device": "worker:1"}),
-}
-
-
-@pytest.mark.parametrize(("code", "bad", "good"), FOUND_AND_NOT)
-def test_a_rule_finds_one_thing_in_one_step_and_none_in_another(evidence, code, bad, good):
-    (finding,) = found(code, evidence(bad))
-    text, where = SAID[code]
-    assert text in finding.finding
-    assert where.items() <= finding.where.items()
-    assert found(code, evidence(good)) == []
-
-
-def test_pa101_says_where_and_what_it_costs(evidence):
+def test_pa101_says_where_and_what_it_costs_and_is_silent_where_gradients_follow(evidence):
     source = branches("0011", width=512, follows=False)
     (finding,) = found("PA101", evidence(source))
     assert str(finding.where["file"]).endswith("model_file.py")
     assert "@ kernels[i]" in (_HEAD + source).splitlines()[finding.where["line"] - 1]
     assert finding.saving is not None
-
-
-def test_pa102_text_ops_have_no_kernel_on_a_gpu(evidence):
-    kinds = {f.finding.split()[5] for f in found("PA102", evidence(_TEXTS.format(device="GPU:0")))}
-    assert kinds == {"StringLower", "StringLength"}
-    assert found("PA102", evidence(_TEXTS.format(device="CPU:0"))) == []
+    assert found("PA101", evidence(branches("011", in_chain=True))) == []
 
 
 def test_pa302_of_negatives_in_the_batch_names_the_op_by_which_a_larger_one_is_slower(evidence):
@@ -229,9 +175,7 @@ def test_pa305_large_products_in_float32_are_slow_where_units_do_halves(evidence
     large = branches("00", width=2048, batch=4096)
     (finding,) = found("PA305", evidence(large, **absent("2xV100")))
     assert "float16" in finding.action
-    assert "bfloat16" in found("PA305", evidence(large, **absent("2xA100")))[0].action
-    # P100 has no units for halves; a small step waits for launches, of which casts are more.
-    assert found("PA305", evidence(large, **absent("2xP100"))) == []
+    # A small step waits for launches, of which casts are more.
     assert found("PA305", evidence(branches("00"), **absent("2xV100"))) == []
     # Where times were recorded, another step cannot be priced.
     assert found("PA305", evidence(large, read_hardware("2xV100"))) == []
@@ -272,17 +216,8 @@ def test_pa306_a_chain_of_elementwise_ops_could_be_one(evidence):
     assert "compare splits with one compiled device" in there.action
     assert there.saving is None
     assert found("PA306", evidence(chain, read_hardware("2xV100"))) == []
-    (texts,) = found("PA306", evidence(_TEXTS.format(device="GPU:0"), **absent("2xV100")))
+    (texts,) = found("PA306", evidence(_TEXTS, **absent("2xV100")))
     assert "(not with StringLength, StringLower in it, which no GPU computes)" in texts.action
-
-
-def test_a_step_without_scopes_has_no_split_of_its_own(evidence):
-    source = branches("0000").replace("tf.device(device)", "tf.name_scope('all')")
-    source = source.replace(", on=device", "")
-    gathered = evidence(source)
-    assert gathered.traced.requested_device_of == {}
-    assert YOUR_SPLIT not in [split.name for split in gathered.splits]
-    assert "PA101" not in [finding.code for finding in find_all(gathered)]
 
 
 def test_a_scope_that_keras_forgets_is_told_and_what_is_advised_takes_effect(evidence):

@@ -12,12 +12,11 @@ IMPORTS = "import tensorflow as tf\ntable = tf.Variable(tf.ones((11, 2)))\n"
 
 
 @pytest.fixture
-def made_up(loader, tmp_path):
+def made_up(loader, write_model):
     """Return the values that a step's only input gets in all batches; the step runs on each."""
 
     def values(body, spec, before=""):
-        path = tmp_path / "model_file.py"
-        path.write_text(
+        path = write_model(
             f"{IMPORTS}{before}\n@tf.function(input_signature=[tf.TensorSpec({spec})])\n"
             f"def step(value):\n    {body}\n"
         )
@@ -134,12 +133,11 @@ inputs = {inputs}
 
 
 @pytest.fixture
-def second(loader, tmp_path):
+def second(loader, write_model):
     """Return the second batch of a step whose file has one batch as values."""
 
     def values(inputs):
-        path = tmp_path / "model_file.py"
-        path.write_text(IMPORTS + ONE_BATCH.format(inputs=inputs))
+        path = write_model(IMPORTS + ONE_BATCH.format(inputs=inputs))
         return loader.call(loaded_workload.another_batch, str(path))
 
     return values

@@ -14,7 +14,6 @@ from placement_advisor.errors import TestbedError
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.machine.this_machine import core_slots, gpu_slots
 from placement_advisor.processes.calls import CallFailure, FailureCause, RemoteModule
-from placement_advisor.processes.children import Child
 from placement_advisor.testbed import testbed as testbeds
 from placement_advisor.testbed.testbed import STEP, ProfileFiles, Testbed
 from placement_advisor.tf.answers import Prepared
@@ -115,14 +114,6 @@ def test_a_device_that_is_not_there_is_a_failure(child, model):
     child.call(runner.open_program, STEP, str(model.bundle), model.graph, _LIMIT_S)
     answer = child.call(runner.prepare, "lost", _everything_on(model, "cpu:0"), STEP)
     assert "CPU:7" in answer.message
-
-
-def test_a_bundle_that_is_saved_loads_equal(loader, traced, tmp_path):
-    for name in ("two_tower", "scoped_step"):
-        again = tmp_path / name
-        again.mkdir()
-        bundle = str(traced(name).bundle)
-        assert loader.call(graph_defs.saved_and_loaded, bundle, str(again)) == []
 
 
 @pytest.mark.slow
@@ -286,10 +277,9 @@ _SAID = "a step did not end within 2 s: op 'taken' (QueueDequeueV2) waits for wh
 
 
 @pytest.fixture
-def waiting(tmp_path):
+def waiting(child, tmp_path):
     path = tmp_path / "waiting.pb"
-    with Child("writer") as writer:
-        writer.call(written_files.write_waiting, str(path))
+    child.call(written_files.write_waiting, str(path))
     return trace(path, tmp_path, run=False)
 
 
@@ -311,12 +301,10 @@ def test_a_candidate_that_waits_for_ever_ends_at_its_limit(waiting, tmp_path, mo
         assert testbed.up
 
 
-def test_a_split_of_the_batch_that_waits_for_ever_is_refused(tmp_path):
-    path = tmp_path / "waiting.pb"
-    with Child("loader") as loader:
-        loader.call(written_files.write_waiting, str(path))
-        said = loader.call(written_files.split, str(path), 2.0)
-    assert said == _SAID
+def test_a_split_of_the_batch_that_waits_for_ever_is_refused(child, tmp_path):
+    path = str(tmp_path / "waiting.pb")
+    child.call(written_files.write_waiting, path)
+    assert child.call(written_files.split, path, 2.0) == _SAID
 
 
 FIRST, SECOND = gpu_slots(2)

@@ -60,8 +60,7 @@ def _fit(
     x, y = samples(count)
     batch = (x[:batch_size], y[:batch_size]) if batch_size else None
     profiler = placement_advisor.keras.PlacementProfiler(folder, steps, batch=batch)
-    printed = io.StringIO()
-    with redirect_stdout(printed):
+    with redirect_stdout(io.StringIO()) as printed:
         history = model.fit(x, y, batch_size=size, verbose=0, callbacks=[profiler], **how)
     return {
         "printed": printed.getvalue(),
@@ -109,8 +108,8 @@ def own_loop(folder):
         return loss
 
     x, y = samples(32)
-    printed = io.StringIO()
-    with redirect_stdout(printed), placement_advisor.record_steps(folder, (2, 6)) as record:
+    recording = placement_advisor.record_steps(folder, (2, 6))
+    with redirect_stdout(io.StringIO()) as printed, recording as record:
         losses = [float(record(train_step, x, y)) for _ in range(8)]
     return {"printed": printed.getvalue(), "losses": losses, **_written(folder)}
 
@@ -145,8 +144,8 @@ def rewritten(folder):
         return loss
 
     x = tf.abs(samples(32)[0])
-    printed = io.StringIO()
-    with redirect_stdout(printed), placement_advisor.record_steps(folder, (2, 6)) as record:
+    recording = placement_advisor.record_steps(folder, (2, 6))
+    with redirect_stdout(io.StringIO()), recording as record:
         for _ in range(8):
             record(train_step, x)
     graph, recorded = OpGraph.load(Path(folder) / "graph.json.gz"), read_recorded(Path(folder))
@@ -159,8 +158,7 @@ def rewritten(folder):
 
 def failing_loop(folder):
     """Return what a loop that fails in a recorded step raises and prints; another records then."""
-    printed = io.StringIO()
-    with redirect_stdout(printed):
+    with redirect_stdout(io.StringIO()) as printed:
         try:
             with placement_advisor.record_steps(folder, (1, 3)) as record:
                 record(_divide, 1, 0)
@@ -209,8 +207,7 @@ def refusals(folder):
 def under_another_profiler(folder):
     """Return what is printed where TensorFlow's profiler is taken."""
     tf.profiler.experimental.start(f"{folder}/other")
-    printed = io.StringIO()
-    with redirect_stdout(printed):
+    with redirect_stdout(io.StringIO()) as printed:
         profiler = placement_advisor.keras.PlacementProfiler(folder, (1, 2))
         model_on().fit(*samples(64), verbose=0, callbacks=[profiler])
     tf.profiler.experimental.stop()

@@ -57,6 +57,7 @@ def test_a_backward_pass_by_hand_and_more_devices_than_there_are():
     assert evidence.splits == ()
     (finding,) = told(find_astray, evidence)
     assert finding.saving is None
+    assert evidence_of(CHAIN, COST_NS).splits == ()
 
 
 def _kept_activation(*gradients):
@@ -196,6 +197,7 @@ def test_ops_of_one_variable_and_a_product_and_its_bias_will_be_brought_together
     assert "variable w ask for GPU:0 and GPU:1" in finding.finding
     (finding,) = _bias_step(product="GPU:0", bias="GPU:1")
     assert "product on GPU:0, bias on GPU:1" in finding.finding
+    assert finding.where["device"] == "GPU:1"
 
 
 @pytest.mark.parametrize(

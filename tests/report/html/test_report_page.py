@@ -66,8 +66,7 @@ def show(browser, tmp_path):
         file.write_text(report_html(folder), encoding="utf-8")
         opened = new_page(browser, Opened, dark=dark)
         pages.append(opened)
-        opened.page.goto(file.as_uri())
-        opened.section("Copies").locator(".copies > *").first.wait_for(state="attached")
+        open_report(opened.page, file)
         assert "undefined" not in opened.text()
         if unfolded:
             opened.page.evaluate(UNFOLD)

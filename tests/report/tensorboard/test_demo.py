@@ -83,20 +83,14 @@ def test_the_tab_shows_what_the_analysis_found_also_in_the_dark(tab, demo):
     assert tab.complaints == []
 
 
-def test_the_other_tabs_have_scalars_text_and_pictures(tab, demo):
+def test_the_other_tabs_have_scalars_text_and_pictures(tab):
     # TensorBoard reads event files in the background.
     runs = {f"runs/{name}" for name in RAN}
     assert wait_until(lambda: runs <= set(read(tab, "plugin/scalars/tags")))
     scalars = read(tab, "plugin/scalars/tags")
-    analysis = json.loads((demo.parent / "analysis.json").read_text())
-    measured = {c["name"]: c["measured"] for c in analysis["candidates"]}
-    for candidate in RAN:
-        assert list(scalars[f"runs/{candidate}"]) == ["step_ms"]
-        curve = read(tab, f"plugin/scalars/scalars?run=runs/{candidate}&tag=step_ms")
-        assert [number for _, number, _ in curve] == list(range(len(curve)))
-        # One step a round.
-        steps_ms = [time_ns / 1e6 for time_ns in measured[candidate]["step_ns"]["samples"]]
-        assert [value for *_, value in curve] == pytest.approx(steps_ms)
+    assert [list(scalars[run]) for run in sorted(runs)] == [["step_ms"]] * len(runs)
+    curve = read(tab, "plugin/scalars/scalars?run=runs/towers&tag=step_ms")
+    assert [number for _, number, _ in curve] == list(range(len(curve)))
     report = "runs/report"
     assert read(tab, "plugin/text/tags") == {report: ["report"]}
     assert {"timeline", "comparison"} <= set(read(tab, "plugin/images/tags")[report])
