@@ -22,13 +22,15 @@ EXPLAINED = Path(__file__).with_name("mutants_explained.toml")
 _REASONS = ("equal: ", "weaker: ")
 # Tests that are to notice mistakes in modules, by patterns within the package; those that are fast
 # and notice most come first.
+# The plugin's tests run pytest in their process, which warns of what a workshop has imported.
+_PLUGIN = "--ignore=tests/check/test_pytest_plugin.py"
 AREAS = {
     ("tests/graph",): ("graph/**/*.py",),
     ("tests/simulator",): ("simulator/*.py",),
     ("tests/cost",): ("cost/**/*.py",),
     ("tests/candidates",): ("candidates/**/*.py",),
     ("tests/solvers",): ("solvers/*.py",),
-    ("tests/measurement", "tests/analysis/test_recommend.py", "tests/check"): (
+    ("tests/measurement", "tests/analysis/test_recommend.py", "tests/check", _PLUGIN): (
         *("measurement/*.py", "analysis/verdict.py", "check/c*.py", "check/judgement.py"),
     ),
     ("tests/profile",): ("profile/*.py",),
