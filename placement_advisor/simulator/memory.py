@@ -368,7 +368,7 @@ class _Replay:
         self._later: list[tuple[int, int, int]] = []
 
     def run(self) -> None:
-        """Go through the step."""
+        """Go through the step; after its last start there is no further peak."""
         for number, op in self._flow.ops.items():
             if op.role is Role.VARIABLE:
                 self._place_variable(number)
@@ -381,11 +381,10 @@ class _Replay:
             if run.op in self._held and self._flow.ops[run.op].role in COMPUTING_ROLES:
                 self._start(run.op, run.start_ns)
             heappush(self._later, (run.end_ns, _END, run.op))
-        self._catch_up(None)
 
-    def _catch_up(self, now_ns: int | None) -> None:
+    def _catch_up(self, now_ns: int) -> None:
         """Let all happen that ends or arrives until now; what ends now makes room for starts."""
-        while self._later and (now_ns is None or self._later[0][0] <= now_ns):
+        while self._later and self._later[0][0] <= now_ns:
             time_ns, what, number = heappop(self._later)
             if what == _END:
                 self._end(number, time_ns)
