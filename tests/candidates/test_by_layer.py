@@ -101,6 +101,11 @@ def test_sharing_a_variable_a_table_or_an_input_makes_no_layer_depend_on_another
     assert set(layer_view(graph).edges) == {("find", "d"), ("find@2", "d@2")}
 
 
+def test_a_table_sits_with_the_layer_that_looks_into_it():
+    graph = graph_of("t HashTableV2 - - words; x Placeholder input; f Find - a words < t x")
+    assert place_by_layer(graph, {"a": "d1"}, {}, "d0") == dict.fromkeys("txf", "d1")
+
+
 def test_ops_outside_layers_join_the_layer_that_feeds_them_or_stand_alone():
     graph = graph_of(
         "x Placeholder input; a MatMul - A < x; b MatMul - B < x; relu Relu < a; shift Range; "

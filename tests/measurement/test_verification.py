@@ -49,6 +49,19 @@ def test_a_change_is_compared_with_the_change_and_a_lost_or_late_one_is_found():
     assert "step 1" in found(results([0.0], (3e-12, 3e-12)), reference).wrong
 
 
+def test_a_variable_is_verified_only_where_each_of_its_updates_shows():
+    def of(second):
+        run = results([0.0], (3e-12, 2e-12))
+        others = [
+            replace(each, update="AssignAddVariableOp 0.0", value=np.float32([second]))
+            for each in run.given["w"]
+        ]
+        return replace(run, given={"w": (*run.given["w"], *others)})
+
+    assert not found(of(3e-12 * 1.00005), of(3e-12), of(3.03e-12)).unverified
+    assert found(of(3e-12 * 1.0005), of(3e-12), of(3.03e-12)).unverified == ("w",)
+
+
 @pytest.mark.parametrize("factor", [1.02, 0.98, 2.0, 0.0, -1.0])
 def test_what_updates_are_given_is_compared_at_any_size(factor):
     reference = results([0.0], (3e-12, 2e-12))

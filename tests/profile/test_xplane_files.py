@@ -264,7 +264,8 @@ def test_xprof_counts_the_steps_of_all_processes_together_and_nothing_else_chang
     assert added.name == "Steps of the client"
     added_marks = [replace(event, stats={}) for event in added.events]
     assert added_marks == [replace(event, stats={}) for event in marks()]
-    assert [e.stats["_p"] for e in added.events] == [2_000 + i for i in range(STEPS)]
+    stats = [{"_r": 1, "_pt": 2, "_p": 2_000 + i, "step_num": i} for i in range(STEPS)]
+    assert [event.stats for event in added.events] == stats
     assert read_planes(run / "client.xplane.pb")[0] == read_planes(files["client"])[0]
     # XProf compares times of hosts as they are counted from where each profile began.
     assert {

@@ -84,6 +84,7 @@ STATED = [Y, *[tensor(3)] * 4]
 LSTM, GRU = 3 * SIGMOID + 2 * TANH + 8, 2 * SIGMOID + TANH + 8
 LSTM_INPUTS = [LONG, tensor(10, 4, 8), *[tensor(4, 16)] * 2, tensor(24, 64)]
 GRU_INPUTS = [tensor(4, 8), tensor(4, 16), tensor(24, 32), tensor(24, 16)]
+CTC = [tensor(5, 2, 4), tensor(3, 2, dtype="int64"), ints(3), ints(2)]
 BOXES = [tensor(50, 4), tensor(50), ints()]
 FREE = """
 Reshape Identity ReadVariableOp Shape NoOp Const VarHandleOp TensorListGetItem TensorListSetItem
@@ -122,6 +123,11 @@ def row(kind, inputs, outputs, flops, size_bytes=ANY, **more):
         row("TopKV2", [X, ints()], [tensor(10, 8), ints(10, 8)], 1_000 + 10 * 8 * 3),
         # Philox: 10 rounds of 10 operations give four numbers, 25 each; 5 to make a float of one.
         row("StatelessRandomUniformV2", SEEDS, [X], 30_000, 4_000),
+        # Two tries, each of two random numbers, a logarithm and an exponential.
+        row("StatelessRandomPoisson", SEEDS, [X], 1_000 * 2 * (2 * 30 + LOG + EXP)),
+        # Five times, two sequences of three labels in all and blanks around them, four classes.
+        row("CTCLoss", CTC, [tensor(2)], 40 * (4 + EXP) + 2 * 5 * 8 * 2 * (LOG + EXP)),
+        row("InplaceAdd", [X, ints(5), tensor(5, 100)], [X], 500, 3 * 2_000),
         # Movement: a slice reads its part alone, its gradient fills the whole with zeros first.
         row("Transpose", [X, ints(2)], [tensor(100, 10)], 0, 8_008),
         row("ConcatV2", [X, X, ints()], [tensor(20, 100)], 0, 4 * 4_001),
@@ -137,9 +143,11 @@ def row(kind, inputs, outputs, flops, size_bytes=ANY, **more):
         row("Svd", [tensor(2, 3, 5)], [], 2 * (14 * 5 * 9 + 8 * 27)),
         row("Svd", [tensor(2, 5, 3)], [], 2 * (4 * 5 * 9 - 4 * 9), compute_uv=False),
         row("Svd", [tensor(5, 3)], [], 4 * 25 * 3 + 8 * 5 * 9 + 9 * 27, full_matrices=True),
+        row("SelfAdjointEigV2", [tensor(2, 4, 4)], [], 2 * 9 * 4**3),
         row("Cholesky", [tensor(2, 300, 300)], [tensor(2, 300, 300)], 2 * 300**3 // 3),
         row("MatrixInverse", [tensor(2, 300, 300)], [tensor(2, 300, 300)], 2 * 2 * 300**3),
         row("MatrixDeterminant", [tensor(2, 300, 300)], [tensor(2)], 2 * 2 * 300**3 // 3),
+        row("IFFT", [WAVES], [WAVES], 3 * 5 * 1024 * 10),
         row("FFT", [WAVES], [WAVES], 3 * 5 * 1024 * 10, 2 * 8 * 3 * 1024),
         # 20 rows of 8 numbers are read and written, 20 places read, however large the table is.
         row("GatherV2", [MANY, PLACES, ints()], [ROWS], 0, 2 * 640 + 80),
@@ -161,7 +169,7 @@ def row(kind, inputs, outputs, flops, size_bytes=ANY, **more):
         # A hash table moves two cache lines per key; texts count as their string objects.
         row("LookupTableFindV2", [TABLE, LONGS, LONG], [LONGS], 20 * 20, 160 + 8 + 160 + 20 * 128),
         row("StringToHashBucketFast", [WORDS], [LONGS], ANY, 20 * 24 + 160),
-        row("Unique", [PLACES], [UNKNOWN, PLACES], 20 * 20, 80 + 80 + 20 * 128),
+        row("UniqueV2", [PLACES, ints(1)], [UNKNOWN, PLACES], 20 * 20, 80 + 80 + 20 * 128),
         # 1,024 sorted values: 10 steps for each of 20.
         row("LowerBound", [tensor(1, 1024), tensor(1, 20)], [ints(1, 20)], 200),
         # Adam per element: m 3, v 4, variable 3, one root, one division.
