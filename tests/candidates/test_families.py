@@ -53,6 +53,15 @@ def test_alternating_changes_device_at_every_layer_and_takes_all_in_turn():
     assert [layers[name] for name in "abcd"] == ["d0", "d1", "d2", "d0"]
 
 
+def test_single_brings_the_users_own_split_and_one_placement_for_each_other_kind():
+    graph, costs = training_step(deepconn())
+    cluster = cluster_of(FAST, replace(FAST, name="GPU:1"), hosts=[HOST])
+    given = graph, costs.everywhere(cluster), cluster
+    own = families.propose(["alternating"], *given)["alternating"]
+    found = families.propose(["single", "towers"], *given, replace(own, label="as-written"))
+    assert list(found) == ["single", "single-cpu", "as-written", "towers"]
+
+
 def test_of_two_equal_placements_the_later_names_the_earlier():
     _, found = proposals(["single", "alternating", "alternating-ops"], deepconn(), "d0")
     assert isinstance(found["single"], Placement)

@@ -88,8 +88,11 @@ def test_a_race_counts_complete_rounds_and_tells_by_how_much_longer_steps_are():
     today, locked, again = rounds(3)
     assert slowdown_test([], locked, again, TOLERANCE) is None
     assert slowdown_test(today[:7], locked, again, TOLERANCE) is None
-    one_more = slowdown_test([(), *today], [locked[0], *locked], [again[0], *again], TOLERANCE)
-    assert one_more.rounds == 15
+    runs = today, locked, again
+    for lacks in range(3):
+        first = [() if place == lacks else run[0] for place, run in enumerate(runs)]
+        one_more = ([each, *run] for each, run in zip(first, runs, strict=True))
+        assert slowdown_test(*one_more, TOLERANCE).rounds == 15
     found = SlowdownTest(
         pace=Slowdown.SLOWER, ratio=Interval(median=1.12, low=1.05, high=1.2), noise=0.04, rounds=15
     )

@@ -54,6 +54,9 @@ def test_the_best_rate_of_an_even_step_is_that_of_a_further_sample():
     # It takes 1,000 ns and 10 for each sample.
     found = larger_batch(lambda n: 1_000 + 10 * n, 8, is_even=True)
     assert found.best_samples_per_s == pytest.approx(1e8)
+    assert found.peak is None
+    # Of one that takes 4,096 ns and the square of its samples, that of 64.
+    assert larger_batch(lambda n: 4_096 + n * n, 8, is_even=False).peak == 64
 
 
 @pytest.mark.parametrize(

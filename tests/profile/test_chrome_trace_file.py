@@ -62,6 +62,7 @@ def test_kineto_tells_kernels_and_copies_by_category(tmp_path):
 
 def test_tensorboard_tells_them_by_planes_and_streams_packed_or_not(tmp_path):
     details = "kind_src:device kind_dst:host size:64 dest:0 async:1"
+    peer = details.replace("host", "device").replace("64", "32").replace("dest:0", "dest:7")
     events = [
         named("process_name", "/device:GPU:2", 5),
         named("thread_name", "Stream #13(Compute)", 5, 13),
@@ -70,6 +71,7 @@ def test_tensorboard_tells_them_by_planes_and_streams_packed_or_not(tmp_path):
         *(ran("gemm", 100 * i, 40, pid=5, tid=13, args={"group_id": str(i)}) for i in range(3)),
         ran("a:MatMul", 0, 40, pid=5, tid=14),
         ran("MemcpyD2H", 50, 10, pid=5, tid=13, args={"memcpy_details": details, "edge_name": "e"}),
+        ran("MemcpyP2P", 60, 9, pid=5, tid=13, args={"memcpy_details": peer, "edge_name": "f"}),
         ran("work", 0, 1000, pid=6, tid=1),
     ]
     path = tmp_path / "host.trace.json.gz"
@@ -80,8 +82,12 @@ def test_tensorboard_tells_them_by_planes_and_streams_packed_or_not(tmp_path):
     assert [device.device for device in profile.devices] == ["GPU:2"]
     assert profile.devices[0].total[DeviceUse.COMPUTE].time_ns == 120_000
     assert profile.step_ns == (100_000, 40_000)
-    (copied,) = profile.tensors
-    assert (copied.tensor, copied.route.target, copied.size_bytes) == ("e", "host", 64)
+    assert [
+        (copied.tensor, copied.route.target, copied.size_bytes) for copied in profile.tensors
+    ] == [
+        ("e", "host", 64),
+        ("f", "GPU:7", 32),
+    ]
 
 
 @pytest.mark.parametrize(

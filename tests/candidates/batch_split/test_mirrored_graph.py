@@ -71,6 +71,8 @@ def test_rows_of_a_table_are_gathered_in_turn_after_their_number():
     rows = "all_gather/gradient"
     waits = {edge.producer for edge in graph.inputs_of(f"replica_1/{rows}/pack") if edge.is_control}
     assert waits == {f"replica_1/{rows}/lengths/done"}
+    hops = {op.bytes_accessed for op in graph.ops if op.kind == "Identity"}
+    assert hops == {0}
     # Two replicas' rows are as many as those of the whole batch twice: each has a full gradient.
     assert graph.op(f"replica_1/{rows}/done").output_bytes == (32,)
 

@@ -133,9 +133,12 @@ def row(kind, inputs, outputs, flops, size_bytes=ANY, **more):
         row("ConcatV2", [X, X, ints()], [tensor(20, 100)], 0, 4 * 4_001),
         row("StridedSlice", [X, *[ints(2)] * 3], [tensor(10, 5)], 0, 400),
         row("StridedSliceGrad", [*[ints(2)] * 4, tensor(10, 5)], [X], 0, 4_400),
+        row("StridedSliceAssign", [X, *[ints(2)] * 3, tensor(10, 5)], [X], 0, 400),
         row("Fill", [ints(2), tensor()], [X], 0, 4_000),
         row("TensorListStack", [VARIANT, ints(1)], [X], 0, 8_000),
         row("TensorListFromTensor", [X, ints(1)], [VARIANT], 0, 8_000),
+        # 16 places, each a multiply-add, and the weights.
+        row("ResizeBicubic", [PICTURE, ints(2)], [tensor(1, 8, 8, 3)], 192 * (2 * 16 + 20)),
         row("ResizeBilinear", [PICTURE, ints(2)], [tensor(1, 8, 8, 3)], 192 * 13, 4 * 242),
         # Corners 4, width and height 4, areas and union 4, a division and a comparison.
         row("NonMaxSuppression", BOXES, [], 50 * 10 * (13 + DIVIDE), 4 * 250, constants={2: 10}),
