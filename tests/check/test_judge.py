@@ -391,6 +391,9 @@ def test_budgets_hold_to_the_byte_and_no_more_culprits_are_named_than_anyone_rea
     assert transfer.culprits == ("lower/Relu:0 GPU:0 -> GPU:1 1.00 MB",)
     assert memory.what == "GPU:0 needs 900 MB of memory, max_peak_memory is 900 MB"
     assert memory.culprits == ("900 MB variables",)
+    held = {ONE: {"gradients": 300_000_000, "variables": 900_000_000}}
+    (memory,) = judged(record(memory_bytes=held), max_peak_bytes=10**9).problems
+    assert memory.culprits == ("900 MB variables", "300 MB gradients")
     cuts = tuple(cut(f"t{i}", 100 - i) for i in range(12))
     (problem,) = judged(changed(copies=13, cuts=(*record().cuts, *cuts))).problems
     assert len(problem.culprits) == MAX_CULPRITS + 1

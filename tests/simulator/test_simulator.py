@@ -29,6 +29,7 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import CopyWork, Dispatch, Sharing
 from placement_advisor.measurement.invariants import schedule_violations
 from placement_advisor.simulator.arrays import Repetition
+from placement_advisor.simulator.schedule import CopyInterval, Transfer, copy_intervals
 
 
 def chained(*devices, costs=MappingProxyType({"x": 10, "y": 10, "z": 10}), **cluster):
@@ -170,6 +171,21 @@ STEPS = {
 def test_a_step_takes_what_is_counted_by_hand(name):
     step, step_ns = STEPS[name]
     assert step.simulate().step_ns == step_ns
+
+
+def test_hops_of_a_collective_are_one_copy_for_each_device_and_last_from_where_it_joins():
+    def hop(source, target, start_ns, *, collective="sum"):
+        what = {"producer": "x", "port": 0, "size_bytes": 8, "collective": collective}
+        ends = {"source": source, "target": target, "end_ns": start_ns + 10}
+        return Transfer(start_ns=start_ns, **what, **ends)
+
+    alone = hop("a", "b", 0, collective=None)
+    there, back, again = hop("a", "b", 5), hop("b", "a", 20), hop("a", "b", 30)
+    assert copy_intervals([alone, there, back, again]) == (
+        CopyInterval("a", "b", (alone,), 0, 10),
+        CopyInterval("a", "b", (there, again), 5, 40),
+        CopyInterval("b", "a", (back,), 5, 30),
+    )
 
 
 def test_copies_exposed_times_and_copy_work_of_a_diamond_by_hand():

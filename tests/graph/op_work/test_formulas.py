@@ -182,6 +182,7 @@ def row(kind, inputs, outputs, flops, size_bytes=ANY, **more):
         row("ResourceApplyMomentum", [STATE, STATE, SCALAR, GRADIENT, SCALAR], [], 400, 5 * 400),
         # The square is added to the state; rate · gradient · 1/√state is taken from the variable.
         row("ResourceApplyAdagrad", [STATE, STATE, SCALAR, GRADIENT], [], 100 * (2 + 3 + 7)),
+        row("ApplyAdagradDA", [*[STATE] * 3, GRADIENT], [], 100 * (12 + SQRT + DIVIDE), 7 * 400),
         row("ResourceApplyAdagradV2", [*[STATE] * 2, *[SCALAR] * 2, GRADIENT], [], ANY, 5 * 400),
         row("ResourceApplyRMSProp", [*[STATE] * 3, *[SCALAR] * 4, GRADIENT], [], ANY, 7 * 400),
         row("ResourceApplyFtrl", [*[STATE] * 3, GRADIENT, *[SCALAR] * 4], [], ANY, 7 * 400),
