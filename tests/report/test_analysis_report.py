@@ -302,11 +302,18 @@ def test_the_report_has_lines_picture_and_what_was_assumed(full):
     assert "Memory is not checked." in text
 
 
-@pytest.mark.parametrize("axes", [FOUND.sweeps(), (CROSSING,), (NOWHERE,), (THROUGHOUT,)])
+# Where winning begins lies between two points, and another split may be the best there.
+BETWEEN = replace(CROSSING, wins_from=swept(500_000, 0.96, "searched-2"))
+
+
+@pytest.mark.parametrize(
+    "axes", [FOUND.sweeps(), *((each,) for each in (*FOUND.sweeps(), BETWEEN))]
+)
 def test_the_picture_has_a_sign_for_each_split(full, axes):
     figure = draw_break_even(full, by_axis(*axes))
     assert unreadable(figure) == []
-    splits = list(dict.fromkeys(point.best.split for sweep in axes for point in sweep.points))
+    points = [(*sweep.points, *([sweep.wins_from] if sweep.wins_from else [])) for sweep in axes]
+    splits = list(dict.fromkeys(point.best.split for each in points for point in each))
     drawn = {line.get_marker() for ax in figure.axes for line in ax.lines} - {"None", ""}
     assert drawn == {sign for sign, _ in SIGNS[: len(splits)]}
     (legend,) = figure.legends
