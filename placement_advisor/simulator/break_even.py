@@ -106,6 +106,10 @@ class Sweep:
     loses_at: SweepPoint | None
     changes: int
 
+    def splits(self) -> tuple[str, ...]:
+        """Return the splits that are the best at a point, or where a split begins to win."""
+        return tuple(dict.fromkeys(p.best.split for p in (*self.points, self.wins_from) if p))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakEven:
@@ -128,10 +132,9 @@ class BreakEven:
     corrections: Mapping[str, float]
     no_batch: str | None = None
 
-    def splits(self) -> tuple[str, ...]:
+    def splits(self) -> set[str]:
         """Return the splits that are the best anywhere."""
-        named = (p.best for s in self.sweeps() for p in (s.here, *s.points, s.wins_from) if p)
-        return tuple(dict.fromkeys(best.split for best in (*named, self.free_copies)))
+        return {self.free_copies.split}.union(*(sweep.splits() for sweep in self.sweeps()))
 
     def best_at(self, batch: int) -> BestSplit | None:
         """Return the best split at a batch, if there winning or losing is not in question.

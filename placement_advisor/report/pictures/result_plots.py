@@ -265,8 +265,7 @@ def draw_break_even(
     from matplotlib.lines import Line2D
 
     sweeps = found.sweeps()
-    shown = [point for sweep in sweeps for point in (*sweep.points, sweep.wins_from) if point]
-    splits = dict.fromkeys(point.best.split for point in shown)
+    splits = dict.fromkeys(split for sweep in sweeps for split in sweep.splits())
     signs = {split: canvas.SIGNS[i % len(canvas.SIGNS)][0] for i, split in enumerate(splits)}
     figure = page(_BREAK_EVEN_HEIGHT_IN)
     below_head = (0, 0, 1, 1 - canvas.HEAD_IN / _BREAK_EVEN_HEIGHT_IN)
